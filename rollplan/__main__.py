@@ -1,0 +1,5 @@
+"""`python -m rollplan` is `rollplan`."""
+
+from rollplan.cli.main import run
+
+run()

@@ -1,0 +1,36 @@
+"""Arguments that several verbs read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rollplan.models.errors import Finding, InputError
+
+_SHARE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
+
+
+def share(text: str, option: str) -> float:
+    """Return `2%` or `0.02` as 0.02; a bare number of 1 or more is refused, because 2 could mean either."""
+    found = _SHARE.fullmatch(text)
+    if not found:
+        raise InputError("command line", [Finding(option, f"`{text}`", "is not a share", "write 2% or 0.02")])
+    value = float(found[1])
+    if not found[2] and value >= 1:
+        raise InputError("command line", [Finding(option, f"`{text}`", "could be a share or per cent", f"write {found[1]}%")])
+    return value / 100 if found[2] else value
+
+
+def output_path(path: Path, force: bool) -> None:
+    """Refuse, before any work is done, a place that cannot be written or that holds something else than a plan."""
+    from rollplan.models.files import writable
+    from rollplan.models.plan import Plan
+
+    writable(path)
+    if path.exists() and not force:
+        try:
+            Plan.load(path)
+        except InputError:
+            raise InputError(
+                str(path), [Finding("-o", f"`{path}`", "exists and is not a plan", "choose another path, or add --force")]
+            ) from None

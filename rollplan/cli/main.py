@@ -1,0 +1,70 @@
+"""The command line: verbs, and what every error becomes on the way out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from rollplan import __version__
+from rollplan.cli import check, diff, explain, plan, schema
+from rollplan.cli.exits import Exit
+
+app = typer.Typer(
+    name="rollplan",
+    help="Plan RL post-training jobs on rollout and training GPUs, with a proven gap to the optimum.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done; 1 the answer is no; 2 wrong input or use; 3 infeasible; 4 no solution in time; 130 interrupted.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rollplan {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Plan RL post-training jobs on rollout and training GPUs, with a proven gap to the optimum."""
+
+
+app.command("plan")(plan.command)
+app.command("check")(check.command)
+app.command("explain")(explain.command)
+app.command("diff")(diff.command)
+app.command("schema")(schema.command)
+
+
+def run() -> NoReturn:
+    """Run the command line and leave with its exit code; users never see a traceback for their own faults."""
+    from rollplan.models.errors import InfeasibleError, InputError, NoSolutionError
+
+    try:
+        app()
+    except InputError as error:
+        _leave(str(error), Exit.INPUT)
+    except InfeasibleError as error:
+        _leave(str(error), Exit.INFEASIBLE)
+    except NoSolutionError as error:
+        _leave(str(error), Exit.NO_SOLUTION)
+    except KeyboardInterrupt:
+        _leave("interrupted before there was a plan", Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of stdout has gone; give the interpreter somewhere to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.DONE)
+    sys.exit(Exit.DONE)
+
+
+def _leave(message: str, code: Exit) -> NoReturn:
+    head, *rest = message.splitlines()
+    typer.echo("\n".join([f"error: {head}", *rest]), err=True)
+    sys.exit(code)

@@ -1,0 +1,228 @@
+"""What people see: screens of at most 100 columns, readable without colour."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rollplan.models.check import CheckReport
+from rollplan.models.plan import Busy, Plan, PlannedGroup, PlannedSplit, SplitChoice
+from rollplan.planner.explain import JobReason, binding_text
+
+_WIDTH = 100
+
+
+def show(screen: RenderableType) -> None:
+    """Print a screen to stdout, as wide as the terminal but at most 100 columns; files and pipes get 100."""
+    width = min(_WIDTH, os.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH
+    Console(width=width, highlight=False, markup=False, soft_wrap=False).print(screen)
+
+
+def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
+    """Return the first screen: cost, certificate, who idles, which group runs what, what to be careful about."""
+    parts: list[RenderableType] = [
+        Text(f"{plan.scenario.name}   {_verdict(plan)}{'' if seconds is None else f', {seconds:.1f} s'}"),
+        Text(),
+    ]
+    parts += [Text(line) for line in _cost_lines(plan)]
+    parts += [Text(), _pool_table(plan)]
+    if plan.groups:
+        parts += [Text(), _group_table(plan.groups)]
+    for split in plan.splits:
+        parts += [Text(), *_split_part(split)]
+    parts += [Text(f"  warning   {warning}") for warning in plan.warnings]
+    return Group(*parts)
+
+
+def check_screen(plan: Plan, report: CheckReport, allowed: float | None) -> RenderableType:
+    """Return the verdict of `check`: checked beside claimed."""
+    lines = [f"{plan.scenario.name}   {'valid' if report.valid else 'NOT VALID'}", ""]
+    if report.value is not None and report.checked is not None and report.claimed_bound is not None:
+        lines += [
+            f"  value     {report.value:12.2f} $/h",
+            f"  checked   {report.checked.value:12.2f} $/h   {report.checked.proof}",
+            f"  claimed   {report.claimed_bound:12.2f} $/h   by the solver, {_claimed_proof(plan)}",
+        ]
+        if report.checked.note:
+            lines.append(f"  note      {report.checked.note}")
+    limit = "" if allowed is None else f"   allowed {_percent(allowed)}: {'ok' if report.checked_gap <= allowed + 1e-9 else 'TOO LARGE'}"
+    lines.append(f"  gap       {_percent(report.checked_gap)} checked{limit}")
+    lines += [f"  fault     {fault}" for fault in report.faults]
+    return Group(*map(Text, lines))
+
+
+def explain_screen(plan: Plan) -> RenderableType:
+    """Return every group with its jobs and what binds it."""
+    parts: list[RenderableType] = [Text(f"{plan.scenario.name}   {_verdict(plan)}"), Text()]
+    for group in plan.groups:
+        nodes = f"{_nodes(group)}   {group.cost_per_h:.2f} $/h (alone {group.solo_cost_per_h:.2f})"
+        idle = f"idle {_percent(1 - group.rollout_busy.worst, 0)} of rollout, {_percent(1 - group.train_busy.worst, 0)} of training"
+        parts += [Text(f"{group.name}   {nodes}   {idle}"), Text(f"  {binding_text(group)}"), _job_table(group), Text()]
+    for split in plan.splits:
+        parts += [*_split_part(split), Text()]
+    provenance = ", ".join(f"{count} {origin}" for origin, count in plan.provenance.items())
+    parts.append(Text(f"numbers   {provenance or 'all from the splits'}"))
+    return Group(*parts)
+
+
+def job_screen(plan: Plan, reason: JobReason) -> RenderableType:
+    """Return why a job is where it is."""
+    group = next(group for group in plan.groups if group.name == reason.group)
+    company = ", ".join(job.name for job in group.jobs if job.name != reason.job)
+    parts: list[RenderableType] = [Text(f"{reason.job} is in {reason.group}{f' with {company}' if company else ', alone'}")]
+    if company:
+        parts.append(Text(f"  alone it would cost {reason.alone_extra_per_h:.2f} $/h more than there"))
+    parts.append(Text(f"  {binding_text(group)}"))
+    parts += [Text(f"  {other.group}: {'' if other.possible else 'no: '}{other.reason}") for other in reason.alternatives]
+    return Group(*parts)
+
+
+def _verdict(plan: Plan) -> str:
+    certificate = plan.certificate
+    if certificate is None:
+        return f"proven optimal, seed {plan.settings.seed}" if all(split.gap <= 1e-9 for split in plan.splits) else "not the best split"
+    if certificate.claimed_gap <= 1e-9:
+        return f"proven optimal (gap 0.0 %), seed {plan.settings.seed}"
+    return f"gap at most {_percent(certificate.claimed_gap)} ({certificate.stopped}), seed {plan.settings.seed}"
+
+
+def _cost_lines(plan: Plan) -> Iterator[str]:
+    comparison, certificate = plan.comparison, plan.certificate
+    yield f"  cost      {plan.cost_per_h:12.2f} $/h"
+    if comparison is None or certificate is None:
+        return
+    splits = sum(split.choice.cost_per_h for split in plan.splits)
+    if splits:
+        yield f"  of which  {certificate.value:12.2f} $/h co-located, {splits:.2f} $/h split jobs"
+    yield f"  bound     {certificate.claimed_bound:12.2f} $/h   no plan costs less: {_claimed_proof(plan)}"
+    yield f"  alone     {comparison.solo:12.2f} $/h   every job on its own nodes{_saving(certificate.value, comparison.solo)}"
+    if comparison.paper_admission is None:
+        yield "  RollMux              -       its admission finds no room for these jobs"
+    else:
+        paper = comparison.paper_admission
+        yield f"  RollMux   {paper:12.2f} $/h   its admission, job by job{_saving(certificate.value, paper)}"
+
+
+def _saving(value: float, other: float) -> str:
+    return f": this plan {100 * (value / other - 1):+.1f} %" if other > 0 else ""
+
+
+def _claimed_proof(plan: Plan) -> str:
+    assert plan.certificate is not None
+    names = {
+        "LP relaxation": "LP over all feasible groups",
+        "branch and bound": "branch and bound over all feasible groups",
+        "fluid": "work and memory without regard to pieces",
+    }
+    return names.get(plan.certificate.claimed_proof, plan.certificate.claimed_proof)
+
+
+def _pool_table(plan: Plan) -> Table:
+    table = _table(("pool", "left"), ("GPU", "left"), ("GPUs", "right"), ("busy", "right"), ("idle", "right"), ("$/h", "right"))
+    for name, use in plan.pools.items():
+        per_node = use.gpus // use.nodes if use.nodes else 0
+        count = f"{use.gpus} (={use.nodes}x{per_node})" if use.nodes else "0"
+        table.add_row(name, use.gpu, count, _busy(use.busy), _busy(use.busy, idle=True), f"{use.cost_per_h:.2f}")
+    return table
+
+
+def _group_table(groups: Iterable[PlannedGroup]) -> Table:
+    table = _table(
+        ("group", "left"),
+        ("jobs: slowdown of SLO", "left"),
+        ("nodes", "left"),
+        ("period", "right"),
+        ("set by", "left"),
+        ("busy", "right"),
+        ("$/h", "right"),
+    )
+    for group in groups:
+        jobs = "\n".join(f"{job.name} {job.slowdown:.2f} of {job.slo:g}, expected {job.expected_slowdown:.2f}" for job in group.jobs)
+        busy = f"{_percent(group.rollout_busy.worst, 0)} + {_percent(group.train_busy.worst, 0)}"
+        table.add_row(
+            group.name,
+            jobs,
+            f"{group.rollout_nodes} + {group.train_nodes}",
+            f"{group.period_s:.1f} s",
+            group.binds,
+            busy,
+            f"{group.cost_per_h:.2f}",
+        )
+    return table
+
+
+def _job_table(group: PlannedGroup) -> Table:
+    table = _table(
+        ("job", "left"), ("rollout nodes", "left"), ("rollout", "right"), ("train", "right"), ("alone", "right"), ("slowdown", "right"),
+        ("SLO", "right"), ("expected", "right"), ("memory", "right"),
+    )  # fmt: skip
+    for job in group.jobs:
+        known = "" if job.expected_known else "?"
+        table.add_row(
+            job.name,
+            ",".join(map(str, job.rollout_nodes)),
+            f"{job.rollout_s:.1f} s",
+            f"{job.train_s:.1f} s",
+            f"{job.solo_s:.1f} s",
+            f"{job.slowdown:.3f}",
+            f"{job.slo:g}",
+            f"{job.expected_slowdown:.3f}{known}",
+            f"{job.rollout_memory_gib:.0f} + {job.train_memory_gib:.0f} GiB",
+        )
+    return table
+
+
+def _split_part(split: PlannedSplit) -> Iterator[RenderableType]:
+    yield Text(f"split {split.name}   {split.choice.iteration_s:.2f} s per iteration, {split.binds} binds, trim {split.trim}")
+    table = _table(
+        ("", "left"),
+        ("rollout", "left"),
+        ("train", "left"),
+        ("rollout s", "right"),
+        ("train s", "right"),
+        ("iteration", "right"),
+        ("$/h", "right"),
+    )
+    rows = [("this plan", split.choice), *(("next best", choice) for choice in split.next_best)]
+    for name, choice in [*rows, *([("even split", split.even)] if split.even else [])]:
+        table.add_row(name, *_choice_cells(choice, split.choice))
+    yield table
+
+
+def _choice_cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, ...]:
+    more = f" ({100 * (choice.iteration_s / best.iteration_s - 1):+.1f} %)" if choice != best else ""
+    train = "the same GPUs" if choice.mode == "colocated" else f"{choice.train_gpus} {choice.train_pool}"
+    return (
+        f"{choice.rollout_gpus} {choice.rollout_pool}",
+        train,
+        f"{choice.rollout_s:.2f}",
+        f"{choice.train_s:.2f}",
+        f"{choice.iteration_s:.2f} s{more}",
+        f"{choice.cost_per_h:.2f}",
+    )
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=None, pad_edge=True, padding=(0, 2, 0, 0), show_edge=False)
+    for title, justify in columns:
+        table.add_column(title, justify="right" if justify == "right" else "left", overflow="fold")
+    return table
+
+
+def _nodes(group: PlannedGroup) -> str:
+    return f"{group.rollout_nodes} rollout + {group.train_nodes} training nodes"
+
+
+def _busy(busy: Busy | None, idle: bool = False) -> str:
+    if busy is None:
+        return "-"
+    return _percent(1 - busy.worst if idle else busy.worst, 0)
+
+
+def _percent(share: float, digits: int = 2) -> str:
+    return f"{100 * share:.{digits}f} %"

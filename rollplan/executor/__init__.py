@@ -1,0 +1,1 @@
+"""Runs plans on real engines. Built after the planner; nothing here yet."""

@@ -1,0 +1,98 @@
+"""An answer with its proof: how far from the optimum it can be at most, and by which argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Generic, Literal, TypeVar
+
+SolutionT = TypeVar("SolutionT")
+Proof = Literal["closed form", "LP relaxation", "branch and bound", "fluid", "exhaustive"]
+Stopped = Literal["optimal", "heuristic", "target gap", "node limit", "time limit", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No solution costs less than `value`; `proof` is the argument."""
+
+    value: float
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What proves an LP bound again: non-negative prices in $/h, one per job and one per pool with a limit."""
+
+    jobs: tuple[float, ...]
+    pools: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Certified(Generic[SolutionT]):
+    """A solution, its value, a proven bound, why the search ended, and the witness of the bound if there is one."""
+
+    solution: SolutionT
+    value: float
+    bound: Bound
+    stopped: Stopped
+    seconds: float = 0.0
+    seed: int = 0
+    witness: Witness | None = None
+
+    @property
+    def gap(self) -> float:
+        """Relative distance (value - bound) / bound, never negative."""
+        return gap(self.value, self.bound.value)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the value equals the bound within 1e-9."""
+        return self.gap <= 1e-9
+
+
+def gap(value: float, bound: float) -> float:
+    """Return (value - bound) / bound; 0 when the two are equal, infinite when the bound says nothing."""
+    if value <= bound:
+        return 0.0
+    return (value - bound) / bound if bound > 0 else float("inf")
+
+
+@dataclass(slots=True)
+class Limits:
+    """When to stop: seconds from now, search nodes, a gap that is good enough, or a word from outside.
+
+    node_limit makes a run repeatable; time_s depends on the machine.
+    """
+
+    time_s: float = 60.0
+    node_limit: int = 1000
+    target_gap: float = 0.0
+    interrupted: Callable[[], bool] = lambda: False
+    started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = monotonic()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left."""
+        return max(0.0, self.started + self.time_s - monotonic())
+
+    def part(self, share: float) -> Limits:
+        """Return limits that end after a share of the time left."""
+        return Limits(self.left_s * share, self.node_limit, self.target_gap, self.interrupted)
+
+    def stop(self) -> Literal["time limit", "interrupted"] | None:
+        """Return why to stop now, None to go on."""
+        if self.interrupted():
+            return "interrupted"
+        return "time limit" if self.left_s <= 0 else None
+
+
+Report = Callable[[float, float | None], None]
+"""Called with the incumbent's value and the bound whenever one of them improves."""
+
+
+def silent(value: float, bound: float | None) -> None:
+    """Report to nobody."""

@@ -1,0 +1,248 @@
+"""`check`: is this plan right for this scenario, and how far can it be from the optimum?
+
+Nothing is believed. Feasibility, periods and cost come from the verifier, the numbers of the plan are computed again
+from its decisions, the bound is proven again from its witness, the comparison is run again with a plain transcription
+of Algorithm 1. No solver and nothing of the planner is imported; a test holds that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rollplan.models.certified import gap
+from rollplan.models.colocation import algorithm1
+from rollplan.models.colocation.certificate import CheckedBound, checked_bound, fluid_bound
+from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
+from rollplan.models.colocation.verify import round_robin_period, verify
+from rollplan.models.describe import binding_stage, describe_groups, describe_pools, plan_warnings, split_nodes
+from rollplan.models.plan import Certificate, Comparison, Plan, PlannedSplit, SplitChoice
+from rollplan.models.resolve import Resolved, resolve, split_problem_of
+from rollplan.models.scenario import Scenario
+from rollplan.models.split import SplitSolution, colocated_evaluated, least_iteration_s
+from rollplan.models.split import verify as verify_split
+
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What `check` found.
+
+    faults: what is wrong, in words; empty for a valid plan. value: $/h of the co-location part, None without one.
+    checked: the bound proven here. claimed_bound: what the solver says, which may be higher.
+    checked_gap: the largest of the co-location gap against the checked bound and the gaps of the splits.
+    """
+
+    faults: tuple[str, ...]
+    value: float | None
+    checked: CheckedBound | None
+    claimed_bound: float | None
+    checked_gap: float
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+
+def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: None) -> CheckReport:
+    """Verify a plan against its scenario and prove its bound again; `stop` ends the proof early (fluid bound only)."""
+    faults: list[str] = []
+    if plan.seal != plan.content_hash():
+        faults.append("the seal does not match: the file was changed after it was written")
+    if plan.scenario.sha256 != scenario.sha256() or plan.scenario.name != scenario.name:
+        faults.append("the plan was made from another scenario, or the scenario was changed since")
+    if plan.settings.guarantee != scenario.guarantee:
+        faults.append(f"the plan holds the guarantee {plan.settings.guarantee}, the scenario asks for {scenario.guarantee}")
+    if plan.settings.max_group_size != scenario.max_group_size:
+        faults.append(f"the plan allows groups of {plan.settings.max_group_size}, the scenario of {scenario.max_group_size}")
+    resolved = resolve(scenario)
+    problem = resolved.problem(scenario)
+    solution, misplaced = _decisions(problem, plan)
+    faults += misplaced
+    if not misplaced:
+        faults += verify(problem, solution) if problem.jobs else ()
+        faults += _numbers(scenario, resolved, problem, solution, plan)
+    checked: CheckedBound | None = None
+    if problem.jobs and plan.certificate is not None:
+        checked, said = _certificate(problem, plan.certificate, solution.cost_per_h, stop)
+        faults += said
+    elif bool(problem.jobs) != (plan.certificate is not None):
+        faults.append("certificate: missing" if problem.jobs else "certificate: there is no co-location to certify")
+    faults += _comparison(problem, plan.comparison)
+    split_faults, split_gap = _splits(scenario, plan.splits)
+    faults += split_faults
+    value = solution.cost_per_h if problem.jobs and not misplaced else None
+    colocation_gap = gap(value, checked.value) if value is not None and checked is not None else 0.0
+    return CheckReport(
+        faults=tuple(dict.fromkeys(faults)),
+        value=value,
+        checked=checked,
+        claimed_bound=plan.certificate.claimed_bound if plan.certificate else None,
+        checked_gap=max(colocation_gap, split_gap),
+    )
+
+
+def _decisions(problem: ColocationProblem, plan: Plan) -> tuple[ColocationSolution, list[str]]:
+    """Return the plan's decisions in indices, and what keeps them from being read."""
+    index = {job.name: k for k, job in enumerate(problem.jobs)}
+    faults: list[str] = []
+    groups: list[Group] = []
+    used = [0] * len(problem.pools)
+    for group in plan.groups:
+        unknown = [job.name for job in group.jobs if job.name not in index]
+        if unknown or not group.jobs:
+            faults.append(f"group {group.name}: {f'job {unknown[0]} is not in the scenario' if unknown else 'has no job'}")
+            continue
+        members = tuple(index[job.name] for job in group.jobs)
+        groups.append(Group(members, tuple(job.rollout_nodes for job in group.jobs), group.rollout_nodes, group.train_nodes))
+        used[problem.jobs[members[0]].rollout_pool] += group.rollout_nodes
+        used[problem.jobs[members[0]].train_pool] += group.train_nodes
+        if group.rollout_nodes < 1 or group.train_nodes < 1 or any(not job.rollout_nodes for job in group.jobs):
+            faults.append(f"group {group.name}: has a job without nodes")
+    return ColocationSolution(tuple(groups), problem.price(used)), faults
+
+
+def _numbers(scenario: Scenario, resolved: Resolved, problem: ColocationProblem, solution: ColocationSolution, plan: Plan) -> Iterator[str]:
+    """Yield every number of the plan that differs from what its decisions give."""
+    groups = describe_groups(problem, resolved, solution, round_robin_period)
+    known = {pool for split in plan.splits for choice in (split.choice,) for pool in (choice.rollout_pool, choice.train_pool)}
+    if not known <= scenario.pools.keys():
+        yield f"splits: name pools that the scenario does not have ({', '.join(sorted(known - scenario.pools.keys()))})"
+        return
+    pools = describe_pools(scenario, groups, plan.splits)
+    unevaluated = [
+        job.name for job in scenario.jobs if job.split is not None and not colocated_evaluated(split_problem_of(scenario, job.split))
+    ]
+    right = {
+        "groups": [group.model_dump(mode="json") for group in groups],
+        "pools": {name: use.model_dump(mode="json") for name, use in pools.items()},
+        "cost_per_h": round(sum(use.cost_per_h for use in pools.values()), 9),
+        "provenance": resolved.provenance,
+        "warnings": list(plan_warnings(resolved, groups, unevaluated, plan.certificate.stopped if plan.certificate else None)),
+    }
+    shown = plan.model_dump(mode="json")
+    for key, value in right.items():
+        yield from _differences(key, shown[key], value)
+
+
+def _differences(path: str, shown: object, right: object) -> Iterator[str]:
+    """Yield the paths at which two trees differ by more than rounding."""
+    if isinstance(shown, Mapping) and isinstance(right, Mapping):
+        for key in sorted(shown.keys() | right.keys()):
+            yield from _differences(f"{path}.{key}", shown.get(key), right.get(key))
+    elif isinstance(shown, list) and isinstance(right, list) and len(shown) == len(right):
+        for position, (one, other) in enumerate(zip(shown, right, strict=True)):
+            yield from _differences(f"{path}[{position}]", one, other)
+    elif not _equal(shown, right):
+        yield f"{path}: the plan says {shown}, its decisions give {right}"
+
+
+def _equal(shown: object, right: object) -> bool:
+    if isinstance(shown, float) and isinstance(right, (int, float)) and not isinstance(right, bool):
+        return abs(shown - right) <= _TOLERANCE * max(1.0, abs(right))
+    return shown == right and type(shown) is type(right)
+
+
+def _certificate(
+    problem: ColocationProblem, certificate: Certificate, cost: float, stop: Callable[[], object]
+) -> tuple[CheckedBound, list[str]]:
+    """Return the bound proven here, and what is wrong with the certificate."""
+    faults: list[str] = []
+    witness = certificate.witness
+    duals: list[float] = []
+    pool_duals: list[float] = []
+    if witness is not None:
+        limited = {pool.name for pool in problem.pools if pool.nodes is not None}
+        if witness.jobs.keys() != {job.name for job in problem.jobs} or witness.pools.keys() != limited:
+            faults.append("certificate: the witness does not price exactly the scenario's jobs and limited pools")
+        else:
+            duals = [witness.jobs[job.name] for job in problem.jobs]
+            pool_duals = [witness.pools.get(pool.name, 0.0) for pool in problem.pools]
+    checked = checked_bound(problem, duals, pool_duals, stop)
+    if checked.note and "stopped" not in checked.note:
+        faults.append(f"certificate: {checked.note}")
+    if not _equal(certificate.value, cost):
+        faults.append(f"certificate: value is {certificate.value}, the plan costs {cost}")
+    if certificate.claimed_bound > certificate.value + _TOLERANCE * max(1.0, certificate.value):
+        faults.append(f"certificate: the claimed bound {certificate.claimed_bound} is above the value {certificate.value}")
+    if not _equal(certificate.claimed_gap, gap(certificate.value, certificate.claimed_bound)):
+        faults.append("certificate: the claimed gap does not follow from value and claimed bound")
+    if (certificate.stopped == "optimal") != (gap(certificate.value, certificate.claimed_bound) <= 1e-9):
+        faults.append(f"certificate: `{certificate.stopped}` does not fit a claimed gap of {certificate.claimed_gap:.3g}")
+    faults += _claim(problem, certificate, checked)
+    return checked, faults
+
+
+def _claim(problem: ColocationProblem, certificate: Certificate, checked: CheckedBound) -> Iterator[str]:
+    """Yield what the claimed bound cannot rest on."""
+    proof, claimed = certificate.claimed_proof, certificate.claimed_bound
+    tolerance = _TOLERANCE * max(1.0, abs(claimed))
+    if proof not in ("fluid", "LP relaxation", "branch and bound"):
+        yield f"certificate: {proof} is not a known proof"
+    if proof == "fluid":
+        right = problem.next_cost(fluid_bound(problem))
+        if abs(claimed - right) > tolerance or certificate.witness is not None:
+            yield f"certificate: the fluid bound is {right}, the plan claims {claimed}"
+    elif "stopped" not in checked.note:
+        if proof == "LP relaxation" and abs(claimed - checked.value) > tolerance:
+            yield f"certificate: its witness proves {checked.value}, the plan claims {claimed} from it"
+        if proof == "branch and bound" and claimed < checked.value - tolerance:
+            yield f"certificate: the plan claims {claimed}, less than the {checked.value} that its witness proves"
+
+
+def _comparison(problem: ColocationProblem, comparison: Comparison | None) -> Iterator[str]:
+    if (comparison is not None) != bool(problem.jobs):
+        yield "comparison: missing" if problem.jobs else "comparison: there is nothing to compare"
+        return
+    if comparison is None:
+        return
+    admitted = algorithm1.run(problem)
+    right = Comparison(
+        solo=problem.solo_cost_per_h(), paper_admission=None if admitted is None else algorithm1.cost_per_h(problem, admitted)
+    )
+    yield from _differences("comparison", comparison.model_dump(mode="json"), right.model_dump(mode="json"))
+
+
+def _splits(scenario: Scenario, planned: tuple[PlannedSplit, ...]) -> tuple[list[str], float]:
+    """Return what is wrong with the splits, and the largest gap between a choice and the best candidate."""
+    jobs = [job for job in scenario.jobs if job.split is not None]
+    if [job.name for job in jobs] != [split.name for split in planned]:
+        return ["splits: not exactly the scenario's jobs that ask for one"], 0.0
+    faults: list[str] = []
+    largest = 0.0
+    for job, split in zip(jobs, planned, strict=True):
+        assert job.split is not None
+        problem = split_problem_of(scenario, job.split)
+        said: list[str] = []
+        for choice in (split.choice, *split.next_best, *([split.even] if split.even else [])):
+            said += [f"{choice.rollout_gpus}:{choice.train_gpus}: {fault}" for fault in verify_split(problem, _solution(choice))]
+            said += _price(scenario, choice)
+        best = least_iteration_s(problem) or float("inf")
+        right_gap = gap(split.choice.iteration_s, best)
+        if not _equal(split.bound_iteration_s, best):
+            said.append(f"bound is {split.bound_iteration_s} s, the best candidate takes {best} s")
+        if not _equal(split.gap, right_gap):
+            said.append(f"gap is {split.gap}, choice and bound give {right_gap}")
+        if split.trim != job.split.trim:
+            said.append(f"trim is {split.trim}, the scenario asks for {job.split.trim}")
+        if job.split.trim == "safe" and right_gap > 1e-9:
+            said.append(f"trim `safe` takes {split.choice.iteration_s} s, the best candidate {best} s")
+        if split.binds != binding_stage(split.choice):
+            said.append(f"binds is {split.binds}, the times say {binding_stage(split.choice)}")
+        faults += [f"split {split.name}: {fault}" for fault in said]
+        largest = max(largest, right_gap)
+    return faults, largest
+
+
+def _solution(choice: SplitChoice) -> SplitSolution:
+    return SplitSolution(**choice.model_dump(exclude={"cost_per_h"}))
+
+
+def _price(scenario: Scenario, choice: SplitChoice) -> Iterator[str]:
+    if {choice.rollout_pool, choice.train_pool} <= scenario.pools.keys():
+        nodes = split_nodes(scenario, choice)
+        cost = sum(count * scenario.pools[name].gpus_per_node * scenario.pools[name].price_per_gpu_h for name, count in nodes.items())
+        if not _equal(choice.cost_per_h, cost):
+            yield f"costs {cost} $/h, the plan says {choice.cost_per_h}"

@@ -1,0 +1,146 @@
+"""Rules across the parts of a scenario, one function each; together they report everything at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from rollplan.models.errors import Finding
+from rollplan.models.hardware import Link, Pool, Role
+from rollplan.models.overheads import ROLLOUT_MEMORY_GB, TRAIN_MEMORY_GB
+from rollplan.models.profile import Profile
+from rollplan.models.workload import Job, Phase
+
+Pools = Mapping[str, Pool]
+
+
+def findings(pools: Pools, links: Sequence[Link], profiles: Mapping[str, Profile], jobs: Sequence[Job]) -> Iterator[Finding]:
+    """Yield every fault that no single field shows."""
+    yield from names_are_unique(jobs)
+    yield from links_join_pools(pools, links)
+    for index, job in enumerate(jobs):
+        path = f"jobs[{index}]"
+        if job.split is not None:
+            yield from split_stands_alone(path, job)
+            yield from split_pools_exist(path, job, pools)
+        else:
+            yield from phases_are_given(path, job, profiles)
+            yield from phase_pools_exist(path, job, pools)
+            yield from memory_is_known(path, job)
+            yield from gang_has_one_node(path, job)
+
+
+def names_are_unique(jobs: Sequence[Job]) -> Iterator[Finding]:
+    """Plans speak of jobs by name."""
+    for name, count in Counter(job.name for job in jobs).items():
+        if count > 1:
+            places = ", ".join(f"jobs[{index}]" for index, job in enumerate(jobs) if job.name == name)
+            yield Finding(
+                f"{places.split(',')[0]}.name", f"`{name}`", f"is the name of {count} jobs ({places})", "give each job its own name"
+            )
+
+
+def links_join_pools(pools: Pools, links: Sequence[Link]) -> Iterator[Finding]:
+    """Both ends of a link are pools."""
+    for index, link in enumerate(links):
+        for key, name in (("from", link.source), ("to", link.target)):
+            if name not in pools:
+                yield Finding(f"links[{index}].{key}", f"`{name}`", "is not a pool", f"choose from {', '.join(pools)}")
+
+
+def split_stands_alone(path: str, job: Job) -> Iterator[Finding]:
+    """A split decides its own phases."""
+    for key in ("rollout", "train", "profile", "lengths"):
+        if getattr(job, key) is not None:
+            yield Finding(f"{path}.{key}", "", "cannot stand beside `split`", f"remove `{key}` or `split`")
+
+
+def split_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
+    """Tables and budgets name pools, and every pool with a table has a budget that fits into it."""
+    assert job.split is not None
+    for key, names in (("budget", job.split.budget), ("rollout", job.split.rollout), ("train", job.split.train)):
+        for name in names:
+            if name not in pools:
+                yield Finding(f"{path}.split.{key}.{name}", "", "is not a pool", f"choose from {', '.join(pools)}")
+            elif name not in job.split.budget:
+                yield Finding(f"{path}.split.{key}.{name}", "", "has no budget", f"add `budget: {{{name}: <GPUs>}}`")
+    for name, gpus in job.split.budget.items():
+        pool = pools.get(name)
+        if pool and pool.nodes is not None and gpus > pool.nodes * pool.gpus_per_node:
+            yield Finding(
+                f"{path}.split.budget.{name}",
+                f"`{gpus}`",
+                f"is more than the pool has ({pool.nodes} nodes x {pool.gpus_per_node} GPUs = {pool.nodes * pool.gpus_per_node})",
+                "lower the budget or raise `nodes`",
+            )
+
+
+def phases_are_given(path: str, job: Job, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
+    """Each phase has a time of its own or one from a profile; the guarantee `bound` needs the worst case."""
+    if job.profile is not None and job.profile not in profiles:
+        yield Finding(f"{path}.profile", f"`{job.profile}`", "is not in `profiles`", f"choose from {', '.join(profiles) or 'none given'}")
+    for key in ("rollout", "train"):
+        phase: Phase | None = getattr(job, key)
+        if (phase is None or phase.time is None) and job.profile is None:
+            yield Finding(f"{path}.{key}", "", "gives no time", f"write `{key}: 133 s`, or name a `profile`")
+        elif phase is not None and phase.time is not None and phase.time.worst_s is None:
+            yield Finding(
+                f"{path}.{key}.time",
+                "",
+                "gives no worst case, which the guarantee `bound` rests on",
+                "add `worst: <seconds when every response hits the token limit>`",
+            )
+
+
+def phase_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
+    """Each phase runs in one pool that is meant for it."""
+    roles: tuple[Role, ...] = ("rollout", "train")
+    for role in roles:
+        phase: Phase | None = getattr(job, role)
+        if phase is not None and phase.pool is not None:
+            if phase.pool not in pools:
+                yield Finding(f"{path}.{role}.pool", f"`{phase.pool}`", "is not a pool", f"choose from {', '.join(pools)}")
+            elif pools[phase.pool].role not in (role, "any"):
+                yield Finding(
+                    f"{path}.{role}.pool", f"`{phase.pool}`", f"has the role {pools[phase.pool].role}", f"choose a pool for {role}"
+                )
+        elif len(fitting := pools_for(role, pools)) != 1:
+            problem = "has no pool to run in" if not fitting else f"could run in {len(fitting)} pools ({', '.join(fitting)})"
+            remedy = f"add a pool with `role: {role}`" if not fitting else f"write `{role}: {{pool: {fitting[0]}, ...}}`"
+            yield Finding(f"{path}.{role}", "", problem, remedy)
+
+
+def memory_is_known(path: str, job: Job) -> Iterator[Finding]:
+    """Residency needs the footprint of both phases: given, or measured for a model of this size."""
+    for key, table in (("rollout", ROLLOUT_MEMORY_GB), ("train", TRAIN_MEMORY_GB)):
+        phase: Phase | None = getattr(job, key)
+        if phase is not None and phase.memory_gib is not None:
+            continue
+        low, high = min(table), max(table)
+        if job.size_b is None:
+            yield Finding(
+                f"{path}.{key}.memory", "", "is missing", f"write `memory: 240 GB`, or `size:` of the model ({low:g}B to {high:g}B)"
+            )
+        elif not low <= job.size_b <= high:
+            yield Finding(
+                f"{path}.{key}.memory",
+                "",
+                f"is missing, and a size of {job.size_b:g}B lies outside the measured {low:g}B to {high:g}B",
+                "write `memory: 240 GB` (host memory per node)",
+            )
+
+
+def gang_has_one_node(path: str, job: Job) -> Iterator[Finding]:
+    """The closed-form period is only a lower bound when one rollout needs several nodes at the same time."""
+    if job.gang and job.rollout is not None and job.rollout.nodes > 1:
+        yield Finding(
+            f"{path}.gang",
+            "`true`",
+            f"asks for {job.rollout.nodes} rollout nodes at the same time, for which no exact period is known here yet",
+            "write `gang: false` if its instances may start independently, or give it one rollout node",
+        )
+
+
+def pools_for(role: Role, pools: Pools) -> list[str]:
+    """Return the pools a phase may run in: those made for its role, else those made for any."""
+    return [name for name, pool in pools.items() if pool.role == role] or [name for name, pool in pools.items() if pool.role == "any"]

@@ -1,0 +1,180 @@
+"""From decisions to the numbers of a plan: periods, slowdowns, busy shares, costs, warnings.
+
+The planner and `check` both use it, each with a period law of its own: the planner the closed form, `check` the
+precedence graph.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from rollplan.models.certified import Stopped
+from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, ColocationSolution, Group, at_most
+from rollplan.models.plan import Busy, PlannedGroup, PlannedJob, PlannedSplit, PoolUse, SplitChoice
+from rollplan.models.resolve import JobTimes, Resolved, ResolvedJob
+from rollplan.models.scenario import Scenario
+from rollplan.models.split import SplitSolution
+
+PeriodLaw = Callable[[Sequence[float], Sequence[float], Sequence[Sequence[int]]], float]
+"""Seconds of the period from rollout seconds, training seconds and pinning."""
+
+
+def describe_groups(
+    problem: ColocationProblem, resolved: Resolved, solution: ColocationSolution, law: PeriodLaw
+) -> tuple[PlannedGroup, ...]:
+    """Return the groups with everything a reader wants to know of them."""
+    return tuple(_group(f"g{number}", problem, resolved, group, law) for number, group in enumerate(solution.groups, start=1))
+
+
+def _group(name: str, problem: ColocationProblem, resolved: Resolved, group: Group, law: PeriodLaw) -> PlannedGroup:
+    jobs = [resolved.jobs[k] for k in group.jobs]
+    worst, expected = [job.worst for job in jobs], [job.expected for job in jobs]
+    period = law([t.rollout_s for t in worst], [t.train_s for t in worst], group.pinning)
+    expected_period = law([t.rollout_s for t in expected], [t.train_s for t in expected], group.pinning)
+    tightest = min(jobs, key=lambda job: job.slo * job.worst.solo_s)
+    rollout_pool, train_pool = problem.jobs[group.jobs[0]].rollout_pool, problem.jobs[group.jobs[0]].train_pool
+    nodes, solo_nodes = [0] * len(problem.pools), [0] * len(problem.pools)
+    nodes[rollout_pool] += group.rollout_nodes
+    nodes[train_pool] += group.train_nodes
+    for job in jobs:
+        solo_nodes[rollout_pool] += job.rollout_nodes
+        solo_nodes[train_pool] += job.train_nodes
+    return PlannedGroup(
+        name=name,
+        rollout_pool=jobs[0].rollout_pool,
+        train_pool=jobs[0].train_pool,
+        rollout_nodes=group.rollout_nodes,
+        train_nodes=group.train_nodes,
+        jobs=tuple(_job(job, pinned, period, expected_period) for job, pinned in zip(jobs, group.pinning, strict=True)),
+        period_s=period,
+        expected_period_s=expected_period,
+        binds=_binds(jobs, group.pinning, period),
+        tightest=tightest.name,
+        headroom=tightest.slo * tightest.worst.solo_s / period,
+        rollout_busy=Busy(worst=_rollout_busy(jobs, worst, group, period), expected=_rollout_busy(jobs, expected, group, expected_period)),
+        train_busy=Busy(worst=sum(t.train_s for t in worst) / period, expected=sum(t.train_s for t in expected) / expected_period),
+        cost_per_h=problem.price(nodes),
+        solo_cost_per_h=problem.price(solo_nodes),
+    )
+
+
+def _job(job: ResolvedJob, pinned: tuple[int, ...], period: float, expected_period: float) -> PlannedJob:
+    return PlannedJob(
+        name=job.name,
+        slo=job.slo,
+        rollout_nodes=pinned,
+        train_nodes=job.train_nodes,
+        rollout_s=job.worst.rollout_s,
+        train_s=job.worst.train_s,
+        solo_s=job.worst.solo_s,
+        slowdown=period / job.worst.solo_s,
+        expected_rollout_s=job.expected.rollout_s,
+        expected_train_s=job.expected.train_s,
+        expected_solo_s=job.expected.solo_s,
+        expected_slowdown=expected_period / job.expected.solo_s,
+        expected_known=job.expected_known,
+        rollout_memory_gib=job.rollout_memory_gib,
+        train_memory_gib=job.train_memory_gib,
+    )
+
+
+def _binds(jobs: Sequence[ResolvedJob], pinning: Sequence[Sequence[int]], period: float) -> str:
+    """Return what the period equals: a job alone if there is one, else the training pool, else a rollout node."""
+    longest = max(jobs, key=lambda job: job.worst.solo_s)
+    if longest.worst.solo_s >= period * (1 - REL_TOL):
+        return f"job {longest.name} alone"
+    if sum(job.worst.train_s for job in jobs) >= period * (1 - REL_TOL):
+        return "training pool"
+    load: dict[int, float] = defaultdict(float)
+    for job, nodes in zip(jobs, pinning, strict=True):
+        for node in nodes:
+            load[node] += job.worst.rollout_s
+    return f"rollout node {max(sorted(load), key=load.__getitem__)}"
+
+
+def _rollout_busy(jobs: Sequence[ResolvedJob], times: Sequence[JobTimes], group: Group, period: float) -> float:
+    work = sum(job.rollout_nodes * t.rollout_s for job, t in zip(jobs, times, strict=True))
+    return work / (period * group.rollout_nodes)
+
+
+def split_choice(scenario: Scenario, solution: SplitSolution) -> SplitChoice:
+    """Return a split with its price: whole nodes, because nodes are rented whole."""
+    nodes = split_nodes(scenario, solution)
+    price = {name: scenario.pools[name].price_per_gpu_h * scenario.pools[name].gpus_per_node for name in nodes}
+    return SplitChoice(**asdict(solution), cost_per_h=round(sum(count * price[name] for name, count in nodes.items()), 9))
+
+
+def binding_stage(choice: SplitSolution | SplitChoice) -> str:
+    """Return the stage that sets the iteration time."""
+    if choice.mode == "colocated":
+        return "both stages in turn"
+    return "rollout" if choice.rollout_s >= choice.train_s else "train"
+
+
+def split_nodes(scenario: Scenario, choice: SplitSolution | SplitChoice) -> dict[str, int]:
+    """Return the whole nodes a split takes of each pool."""
+    gpus: dict[str, int] = {choice.rollout_pool: choice.rollout_gpus}
+    if choice.mode == "separate":
+        gpus[choice.train_pool] = gpus.get(choice.train_pool, 0) + choice.train_gpus
+    return {pool: -(-count // scenario.pools[pool].gpus_per_node) for pool, count in gpus.items()}
+
+
+def describe_pools(scenario: Scenario, groups: Sequence[PlannedGroup], splits: Sequence[PlannedSplit]) -> dict[str, PoolUse]:
+    """Return what the plan takes of each pool, and how busy it keeps that."""
+    shares: dict[str, list[tuple[int, Busy]]] = {name: [] for name in scenario.pools}
+    for group in groups:
+        shares[group.rollout_pool].append((group.rollout_nodes, group.rollout_busy))
+        shares[group.train_pool].append((group.train_nodes, group.train_busy))
+    for split in splits:
+        choice = split.choice
+        busy = {choice.rollout_pool: choice.rollout_gpus * choice.rollout_s}
+        busy[choice.train_pool] = busy.get(choice.train_pool, 0.0) + choice.train_gpus * choice.train_s
+        for pool, nodes in split_nodes(scenario, choice).items():
+            share = busy[pool] / (choice.iteration_s * nodes * scenario.pools[pool].gpus_per_node)
+            shares[pool].append((nodes, Busy(worst=share, expected=share)))
+    return {name: _pool(scenario, name, parts) for name, parts in shares.items()}
+
+
+def _pool(scenario: Scenario, name: str, parts: list[tuple[int, Busy]]) -> PoolUse:
+    pool = scenario.pools[name]
+    nodes = sum(count for count, _ in parts)
+    busy = None
+    if nodes:
+        busy = Busy(
+            worst=sum(count * share.worst for count, share in parts) / nodes,
+            expected=sum(count * share.expected for count, share in parts) / nodes,
+        )
+    gpus = nodes * pool.gpus_per_node
+    return PoolUse(
+        gpu=pool.gpu,
+        nodes=nodes,
+        gpus=gpus,
+        price_per_node_h=round(pool.price_per_gpu_h * pool.gpus_per_node, 9),
+        memory_gib_per_node=pool.memory_gib,
+        cost_per_h=round(gpus * pool.price_per_gpu_h, 9),
+        busy=busy,
+    )
+
+
+def plan_warnings(
+    resolved: Resolved, groups: Sequence[PlannedGroup], splits_without_colocated: Sequence[str], stopped: Stopped | None
+) -> tuple[str, ...]:
+    """Return what a reader must know before trusting the plan."""
+    found = list(resolved.warnings)
+    jobs = [job for group in groups for job in group.jobs]
+    over = [job for job in jobs if not at_most(job.expected_slowdown, job.slo)]
+    if over:
+        worst = max(over, key=lambda job: job.expected_slowdown / job.slo)
+        found.append(
+            f"{len(over)} of {len(jobs)} jobs are slower than SLO x their own solo time at expected times "
+            f"(most: {worst.name}, {worst.expected_slowdown:.2f} with SLO {worst.slo:g}); "
+            "the guarantee `bound` holds for worst-case times only"
+        )
+    found += [
+        f"split {name}: colocated was not compared, because no pool has a rollout and a train table" for name in splits_without_colocated
+    ]
+    if stopped in ("time limit", "interrupted"):
+        found.append(f"the search was stopped by the {stopped if stopped == 'time limit' else 'user'}: another run may end elsewhere")
+    return tuple(found)

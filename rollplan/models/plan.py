@@ -1,0 +1,220 @@
+"""The plan: every decision with its predicted numbers and its certificate, in one JSON file.
+
+The file is canonical (sorted keys, fixed layout, no clock, no host), so equal plans are equal bytes. `seal` is the
+hash of everything else in it: an accidental change is seen at once, and a deliberate one is found by `check`,
+which computes every number again from the scenario.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field
+
+from rollplan.models.certified import Stopped
+from rollplan.models.errors import Finding, InputError
+from rollplan.models.files import read_text, write_whole
+from rollplan.models.strict import Strict, tuples
+
+
+class Tool(Strict):
+    """What made the plan."""
+
+    name: Literal["rollplan"] = "rollplan"
+    version: str
+
+
+class Origin(Strict):
+    """The scenario a plan belongs to."""
+
+    name: str
+    sha256: str
+
+
+class Settings(Strict):
+    """What the plan was asked for."""
+
+    method: str
+    guarantee: str
+    max_group_size: int
+    seed: int
+    node_limit: int
+    target_gap: float
+
+
+class PlannedJob(Strict):
+    """One job in its group. Seconds are per iteration; slowdowns are iteration time / solo time.
+
+    rollout_nodes: nodes of the group the rollout is pinned to. train_nodes: how many it asks for. rollout_s, train_s:
+    seconds its nodes are busy, switch and sync included. The expected numbers use expected times on both sides.
+    """
+
+    name: str
+    slo: float
+    rollout_nodes: tuple[int, ...]
+    train_nodes: int
+    rollout_s: float
+    train_s: float
+    solo_s: float
+    slowdown: float
+    expected_rollout_s: float
+    expected_train_s: float
+    expected_solo_s: float
+    expected_slowdown: float
+    expected_known: bool
+    rollout_memory_gib: float
+    train_memory_gib: float
+
+
+class Busy(Strict):
+    """Share of the time that the nodes of a group or pool work, 0 to 1, at worst-case and at expected times."""
+
+    worst: float
+    expected: float
+
+
+class PlannedGroup(Strict):
+    """Jobs that share nodes, in round-robin order.
+
+    binds: what sets the period (a job alone, the training pool, or a rollout node). tightest: the job whose SLO
+    leaves least room, and headroom: by which factor the period could grow before that SLO breaks.
+    """
+
+    name: str
+    rollout_pool: str
+    train_pool: str
+    rollout_nodes: int
+    train_nodes: int
+    jobs: tuple[PlannedJob, ...]
+    period_s: float
+    expected_period_s: float
+    binds: str
+    tightest: str
+    headroom: float
+    rollout_busy: Busy
+    train_busy: Busy
+    cost_per_h: float
+    solo_cost_per_h: float
+
+
+class SplitChoice(Strict):
+    """One way to split a job's GPUs; `colocated` shares the same GPUs in time."""
+
+    mode: Literal["separate", "colocated"]
+    rollout_pool: str
+    rollout_gpus: int
+    train_pool: str
+    train_gpus: int
+    rollout_s: float
+    train_s: float
+    iteration_s: float
+    cost_per_h: float
+
+
+class PlannedSplit(Strict):
+    """The split of one job, proven best among its table's candidates, with what comes next and an even split beside it."""
+
+    name: str
+    trim: str
+    choice: SplitChoice
+    next_best: tuple[SplitChoice, ...]
+    even: SplitChoice | None
+    bound_iteration_s: float
+    gap: float
+    binds: str
+
+
+class PoolUse(Strict):
+    """What a plan takes of one pool."""
+
+    gpu: str
+    nodes: int
+    gpus: int
+    price_per_node_h: float
+    memory_gib_per_node: float
+    cost_per_h: float
+    busy: Busy | None
+
+
+class Comparison(Strict):
+    """Dollars per hour of other policies on the same jobs; None where a policy found no room."""
+
+    solo: float
+    paper_admission: float | None
+
+
+class WitnessData(Strict):
+    """Prices in $/h that prove the LP bound: one per job, one per pool with a limit."""
+
+    jobs: dict[str, float]
+    pools: dict[str, float]
+
+
+class Certificate(Strict):
+    """How far the co-location cost can be from the optimum. `claimed`: what the solver says; `check` proves its own."""
+
+    value: float
+    claimed_bound: float
+    claimed_gap: float
+    claimed_proof: str
+    stopped: Stopped
+    witness: WitnessData | None
+
+
+class Plan(Strict):
+    """A whole plan. Costs are $/h of all nodes in use."""
+
+    format: Literal["rollplan/plan/1"] = "rollplan/plan/1"
+    tool: Tool
+    scenario: Origin
+    settings: Settings
+    groups: tuple[PlannedGroup, ...]
+    splits: tuple[PlannedSplit, ...]
+    pools: dict[str, PoolUse]
+    cost_per_h: float
+    comparison: Comparison | None
+    certificate: Certificate | None
+    provenance: dict[str, int]
+    warnings: tuple[str, ...]
+    seal: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+
+    def sealed(self) -> Self:
+        """Return the plan with the hash of its content."""
+        return self.model_copy(update={"seal": self.content_hash()})
+
+    def content_hash(self) -> str:
+        """Return the hash of everything but the seal."""
+        return hashlib.sha256(_canonical(self.model_dump(mode="json", exclude={"seal"})).encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return _canonical(self.model_dump(mode="json"))
+
+    def save(self, path: str | Path) -> None:
+        """Write the file whole or not at all; raise `InputError` if it cannot be written."""
+        write_whole(Path(path), self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a plan file; raise `InputError` for anything else. The seal is not judged here: `check` does."""
+        text = read_text(Path(path), "plan")
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
+            raise InputError(
+                str(path), [Finding(str(path), "", f"is not JSON ({error})", "give a plan written by `rollplan plan -o`")]
+            ) from None
+        except RecursionError:
+            raise InputError(
+                str(path), [Finding(str(path), "", "is nested too deeply", "give a plan written by `rollplan plan -o`")]
+            ) from None
+        if not isinstance(raw, dict) or not str(raw.get("format", "")).startswith("rollplan/plan/"):
+            raise InputError(str(path), [Finding(str(path), "", "is not a plan", "give a plan written by `rollplan plan -o`")])
+        return cls.build(tuples(raw), str(path))
+
+
+def _canonical(data: object) -> str:
+    return json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,132 @@
+"""Jobs: what one reinforcement-learning job does in every iteration, and what it asks for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from rollplan.models.lengths import REFERENCE_LENGTHS
+from rollplan.models.strict import Strict, refusal
+from rollplan.models.units import BillionParameters, GiB, Seconds
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+/-]*$")]
+
+
+class _Shorthand(Strict):
+    """A mapping that may be written as its most important value alone."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"type": "string", "description": "the time alone, such as `133 s`"}]}
+
+
+class Duration(_Shorthand):
+    """Seconds of one phase in one iteration.
+
+    worst_s: every response hits the token limit (RollMux 4.2). expected_s: what usually happens. One value alone, such
+    as `133 s`, is the worst case; where nothing tells the expected time, it stands for that as well, with a warning.
+    """
+
+    worst_s: Seconds | None = Field(default=None, alias="worst")
+    expected_s: Seconds | None = Field(default=None, alias="expected")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_value_is_the_worst_case(cls, raw: object) -> object:
+        return raw if isinstance(raw, dict) else {"worst": raw}
+
+    @model_validator(mode="after")
+    def _values_make_sense(self) -> Self:
+        if self.worst_s is None and self.expected_s is None:
+            raise refusal("gives neither `worst` nor `expected`", "give at least one of them, such as `worst: 133 s`")
+        if self.worst_s == 0 or self.expected_s == 0:
+            raise refusal("is zero", "a phase takes some time; leave a job without rollout or training out")
+        if self.worst_s is not None and self.expected_s is not None and self.expected_s > self.worst_s:
+            raise refusal("expects more than the worst case", "`expected` is at most `worst`")
+        return self
+
+
+class Phase(_Shorthand):
+    """One phase of a job on the nodes of one pool.
+
+    nodes: nodes used at once. time: seconds per iteration. memory_gib: host memory that keeps the job resident on
+    each of these nodes. switch_s: seconds to load the resident state onto the GPUs before the phase (warm start).
+    """
+
+    pool: str | None = None
+    nodes: Annotated[int, Field(ge=1, le=100_000)] = 1
+    time: Duration | None = None
+    memory_gib: GiB | None = Field(default=None, alias="memory")
+    switch_s: Seconds | None = Field(default=None, alias="switch")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _time_alone(cls, raw: object) -> object:
+        return raw if isinstance(raw, dict) else {"time": raw}
+
+
+def _whole_number_keys(raw: object) -> object:
+    """Let JSON's text keys stand for numbers of GPUs."""
+    if not isinstance(raw, dict):
+        return raw
+    return {int(key) if isinstance(key, str) and key.isdecimal() and len(key) < 8 else key: value for key, value in raw.items()}
+
+
+def _positive(seconds: float) -> float:
+    if seconds == 0:
+        raise refusal("is zero", "a stage takes some time; leave this number of GPUs out")
+    return seconds
+
+
+GpuCount = Annotated[int, Field(ge=1, le=1_000_000)]
+StageTable = Annotated[
+    dict[GpuCount, Annotated[Seconds, AfterValidator(_positive)]], Field(min_length=1), BeforeValidator(_whole_number_keys)
+]
+
+
+class Split(Strict):
+    """A job that asks how many GPUs should roll out and how many should train (problem P1).
+
+    budget: GPUs that may be used of each pool. rollout, train: for each pool, seconds per iteration of the stage on
+    so many GPUs, with its best parallel layout; only counts in the table are candidates. sync_s: weight
+    transfer that is not hidden. trim: which rule frees GPUs of the faster site (`paper`: StreamRL Algorithm 1 as
+    printed; `safe`: never slower than the slower site).
+    """
+
+    budget: Annotated[dict[str, GpuCount], Field(min_length=1)]
+    rollout: Annotated[dict[str, StageTable], Field(min_length=1)]
+    train: Annotated[dict[str, StageTable], Field(min_length=1)]
+    sync_s: Seconds = Field(default=0.0, alias="sync")
+    trim: Literal["paper", "safe"] = "safe"
+
+
+class Job(Strict):
+    """One job: phases to be co-located with other jobs' (P3), or a split to be decided (P1).
+
+    size_b: parameters in billions; where memory, switch or sync is absent, the measured reference of this size is used.
+    slo: allowed iteration time / solo iteration time. gang: the rollout needs all its nodes at the same time.
+    sync_s: seconds to send the new weights. lengths: a reference law of output lengths, from which expected times
+    are derived when only the worst case is given; responses: responses per iteration.
+    profile: name of a profile whose table gives the phase times at the job's GPU counts.
+    """
+
+    name: Name
+    size_b: BillionParameters | None = Field(default=None, alias="size")
+    slo: Annotated[float, Field(ge=1.0, le=1000.0)] = 1.0
+    gang: bool = False
+    rollout: Phase | None = None
+    train: Phase | None = None
+    sync_s: Seconds | None = Field(default=None, alias="sync")
+    lengths: str | None = None
+    responses: Annotated[int, Field(ge=1, le=10_000_000)] = 256
+    profile: str | None = None
+    split: Split | None = None
+
+    @model_validator(mode="after")
+    def _lengths_are_known(self) -> Self:
+        if self.lengths is not None and self.lengths not in REFERENCE_LENGTHS:
+            raise refusal(f"has the unknown lengths `{self.lengths}`", f"choose from {', '.join(REFERENCE_LENGTHS)}")
+        return self

@@ -1,0 +1,1 @@
+"""Decides: heuristics, exact solves, bounds, and the composition of a whole plan."""

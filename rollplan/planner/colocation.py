@@ -1,0 +1,77 @@
+"""P3 solved by name: heuristics that answer at once, and the exact solver that starts from the best of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import monotonic
+from typing import Literal
+
+from rollplan.models.certified import Certified, Limits, Report, gap, silent
+from rollplan.models.colocation.exact import exact, impossible_jobs, lower_bound
+from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
+from rollplan.models.errors import InfeasibleError, NoSolutionError
+from rollplan.planner.admission import Fleet, Mode
+from rollplan.planner.baselines import greedy, random_groups, solo
+
+Method = Literal["exact", "lossless", "paper", "greedy", "random", "solo"]
+METHODS: tuple[Method, ...] = ("exact", "lossless", "paper", "greedy", "random", "solo")
+
+
+def solve(
+    problem: ColocationProblem, method: Method = "exact", limits: Limits | None = None, seed: int = 0, report: Report = silent
+) -> Certified[ColocationSolution]:
+    """Return a plan and a proven bound; `exact` is never worse than any heuristic.
+
+    Raises `InfeasibleError` if a job or the jobs together do not fit, `NoSolutionError` if the heuristic or the limit
+    found no plan although there may be one.
+    """
+    begun = monotonic()
+    limits = limits or Limits()
+    if reasons := list(impossible_jobs(problem)):
+        raise InfeasibleError(reasons)
+    if method == "exact":
+        found = exact(problem, limits, best_heuristic(problem, seed), seed, report)
+        return replace(found, seconds=monotonic() - begun)
+    solution = heuristic(problem, method, seed)
+    if solution is None:
+        raise NoSolutionError(f"method {method} found no plan within the pools' nodes; method exact may find one")
+    bound, witness = lower_bound(problem, limits)
+    report(solution.cost_per_h, bound.value)
+    stopped: Literal["optimal", "heuristic"] = "optimal" if gap(solution.cost_per_h, bound.value) <= 1e-9 else "heuristic"
+    return Certified(solution, solution.cost_per_h, bound, stopped, monotonic() - begun, seed, witness)
+
+
+def heuristic(problem: ColocationProblem, method: Method, seed: int = 0) -> ColocationSolution | None:
+    """Return the plan of one heuristic, None if it does not fit into the pools."""
+    if method in ("paper", "lossless"):
+        return admit_all(problem, "paper" if method == "paper" else "lossless")
+    if method == "greedy":
+        return greedy(problem)
+    if method == "random":
+        return random_groups(problem, seed)
+    plan = solo(problem)
+    used = [0] * len(problem.pools)
+    for job in problem.jobs:
+        used[job.rollout_pool] += job.rollout_nodes
+        used[job.train_pool] += job.train_nodes
+    fits = all(pool.nodes is None or nodes <= pool.nodes for pool, nodes in zip(problem.pools, used, strict=True))
+    return plan if fits else None
+
+
+def admit_all(problem: ColocationProblem, mode: Mode) -> ColocationSolution | None:
+    """Admit all jobs in their order; None if one finds no room."""
+    fleet = Fleet(problem.pools, problem.max_group_size, mode)
+    tickets = []
+    for job in problem.jobs:
+        placed = fleet.admit(job)
+        if placed is None:
+            return None
+        tickets.append(placed.ticket)
+    return fleet.solution(problem, tickets)
+
+
+def best_heuristic(problem: ColocationProblem, seed: int = 0) -> ColocationSolution | None:
+    """Return the cheapest heuristic plan; of equals the first of lossless, paper, greedy, random, solo."""
+    methods: tuple[Method, ...] = ("lossless", "paper", "greedy", "random", "solo")
+    plans = [plan for method in methods if (plan := heuristic(problem, method, seed)) is not None]
+    return min(plans, key=lambda plan: plan.cost_per_h) if plans else None

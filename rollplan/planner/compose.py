@@ -1,0 +1,112 @@
+"""A whole plan from a scenario: resolve, decide (P3 and P1), describe, certify, seal."""
+
+from __future__ import annotations
+
+from rollplan import __version__
+from rollplan.models.certified import Certified, Limits, Report, silent
+from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
+from rollplan.models.describe import binding_stage, describe_groups, describe_pools, plan_warnings, split_choice
+from rollplan.models.plan import (
+    Certificate,
+    Comparison,
+    Origin,
+    Plan,
+    PlannedSplit,
+    Settings,
+    Tool,
+    WitnessData,
+)
+from rollplan.models.resolve import resolve, split_problem_of
+from rollplan.models.round_robin import period
+from rollplan.models.scenario import Scenario
+from rollplan.models.split import SplitProblem, colocated_evaluated, ranking
+from rollplan.models.workload import Job
+from rollplan.planner import colocation, split
+from rollplan.planner.colocation import Method
+
+
+def plan(scenario: Scenario, method: Method = "exact", limits: Limits | None = None, seed: int = 0, report: Report = silent) -> Plan:
+    """Plan all jobs of a scenario.
+
+    method: `exact` (never worse than any heuristic), or a heuristic by name. limits: when the exact search stops; with
+    the same scenario, seed and node limit the plan is the same to the byte, unless the time limit struck.
+    report: called with incumbent and bound in $/h whenever one improves.
+    Raises `InputError`, `InfeasibleError` with the reasons, or `NoSolutionError`.
+    """
+    limits = limits or Limits()
+    resolved = resolve(scenario)
+    splits, unevaluated = _plan_splits(scenario, seed)
+    problem = resolved.problem(scenario)
+    found = colocation.solve(problem, method, limits, seed, report) if problem.jobs else None
+    groups = describe_groups(problem, resolved, found.solution, lambda r, t, pins: period(r, t, pins).seconds) if found else ()
+    pools = describe_pools(scenario, groups, splits)
+    return Plan(
+        tool=Tool(version=__version__),
+        scenario=Origin(name=scenario.name, sha256=scenario.sha256()),
+        settings=Settings(
+            method=method,
+            guarantee=scenario.guarantee,
+            max_group_size=scenario.max_group_size,
+            seed=seed,
+            node_limit=limits.node_limit,
+            target_gap=limits.target_gap,
+        ),
+        groups=groups,
+        splits=splits,
+        pools=pools,
+        cost_per_h=round(sum(use.cost_per_h for use in pools.values()), 9),
+        comparison=_compare(problem) if problem.jobs else None,
+        certificate=_certificate(problem, found) if found else None,
+        provenance=resolved.provenance,
+        warnings=plan_warnings(resolved, groups, unevaluated, found.stopped if found else None),
+    ).sealed()
+
+
+def _plan_splits(scenario: Scenario, seed: int) -> tuple[tuple[PlannedSplit, ...], list[str]]:
+    """Return the planned splits, and the names of those for which colocation could not be compared."""
+    planned, unevaluated = [], []
+    for job in scenario.jobs:
+        if job.split is not None:
+            problem = split_problem_of(scenario, job.split)
+            planned.append(_plan_split(scenario, job, problem, seed))
+            if not colocated_evaluated(problem):
+                unevaluated.append(job.name)
+    return tuple(planned), unevaluated
+
+
+def _plan_split(scenario: Scenario, job: Job, problem: SplitProblem, seed: int) -> PlannedSplit:
+    found = split.solve(problem, seed)
+    even = split.even_split(problem)
+    chosen = split_choice(scenario, found.solution)
+    return PlannedSplit(
+        name=job.name,
+        trim=problem.trim,
+        choice=chosen,
+        next_best=tuple(split_choice(scenario, other) for other in ranking(problem, 3)[1:]),
+        even=None if even is None else split_choice(scenario, even),
+        bound_iteration_s=found.bound.value,
+        gap=found.gap,
+        binds=binding_stage(chosen),
+    )
+
+
+def _compare(problem: ColocationProblem) -> Comparison:
+    paper = colocation.admit_all(problem, "paper")
+    return Comparison(solo=problem.solo_cost_per_h(), paper_admission=None if paper is None else paper.cost_per_h)
+
+
+def _certificate(problem: ColocationProblem, found: Certified[ColocationSolution]) -> Certificate:
+    witness = None
+    if found.witness is not None:
+        witness = WitnessData(
+            jobs={job.name: price for job, price in zip(problem.jobs, found.witness.jobs, strict=True)},
+            pools={pool.name: price for pool, price in zip(problem.pools, found.witness.pools, strict=True) if pool.nodes is not None},
+        )
+    return Certificate(
+        value=found.value,
+        claimed_bound=found.bound.value,
+        claimed_gap=found.gap,
+        claimed_proof=found.bound.proof,
+        stopped=found.stopped,
+        witness=witness,
+    )

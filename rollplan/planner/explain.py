@@ -1,0 +1,106 @@
+"""Why a plan is as it is: what sets each period, how much room is left, and why a job is not elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rollplan.models.colocation.problem import at_most
+from rollplan.models.errors import Finding, InputError
+from rollplan.models.plan import Plan, PlannedGroup, PlannedJob
+from rollplan.models.round_robin import period
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another place for a job: the group, whether the job could join it, why not or at which extra cost in $/h."""
+
+    group: str
+    possible: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobReason:
+    """A job's place: what leaving it would cost ($/h more than now, alone), and every other group."""
+
+    job: str
+    group: str
+    alone_extra_per_h: float
+    alternatives: tuple[Alternative, ...]
+
+
+def explain_job(plan: Plan, name: str) -> JobReason:
+    """Return why a job shares nodes with whom it does; raise `InputError` if the plan does not hold it."""
+    for group in plan.groups:
+        for job in group.jobs:
+            if job.name == name:
+                others = tuple(_alternative(plan, group, other, job) for other in plan.groups if other is not group)
+                return JobReason(name, group.name, _extra_if_alone(plan, group, job), others)
+    names = [job.name for group in plan.groups for job in group.jobs]
+    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    raise InputError("plan", [Finding("--job", f"`{name}`", "is not a co-located job of the plan", f"choose from {shown or 'none'}")])
+
+
+def binding_text(group: PlannedGroup) -> str:
+    """Return in one sentence what sets a group's period and how far it could grow."""
+    job = next(job for job in group.jobs if job.name == group.tightest)
+    room = f"could grow by {100 * (group.headroom - 1):.0f} % before the SLO of {group.tightest} ({job.slo:g}) breaks"
+    if group.headroom < 1 + 5e-4:
+        room = f"leaves the SLO of {group.tightest} ({job.slo:g}) no room"
+    return f"{group.binds} sets the period of {group.period_s:.1f} s, which {room}"
+
+
+def _extra_if_alone(plan: Plan, group: PlannedGroup, job: PlannedJob) -> float:
+    """Return dollars per hour more if the job had its own nodes and the rest kept theirs, less what it frees."""
+    rest = [other for other in group.jobs if other is not job]
+    rollout, train = plan.pools[group.rollout_pool], plan.pools[group.train_pool]
+    own = len(job.rollout_nodes) * rollout.price_per_node_h + job.train_nodes * train.price_per_node_h
+    if not rest:
+        return 0.0
+    kept = {node for other in rest for node in other.rollout_nodes}
+    freed = (group.rollout_nodes - len(kept)) * rollout.price_per_node_h
+    freed += (group.train_nodes - max(other.train_nodes for other in rest)) * train.price_per_node_h
+    return own - freed
+
+
+def _alternative(plan: Plan, home: PlannedGroup, group: PlannedGroup, job: PlannedJob) -> Alternative:
+    def refused(reason: str) -> Alternative:
+        return Alternative(group.name, False, reason)
+
+    jobs = [*group.jobs, job]
+    if (group.rollout_pool, group.train_pool) != (home.rollout_pool, home.train_pool):
+        return refused("its nodes are of other pools")
+    if len(jobs) > plan.settings.max_group_size:
+        return refused(f"it has {len(group.jobs)} jobs, at most {plan.settings.max_group_size} may share nodes")
+    strictest = min(jobs, key=lambda other: other.slo * other.solo_s)
+    limit = strictest.slo * strictest.solo_s
+    tolerates = f"{strictest.name} tolerates {limit:.1f} s (SLO {strictest.slo:g})"
+    longest = max(jobs, key=lambda other: other.solo_s)
+    if not at_most(longest.solo_s, limit):
+        return refused(f"{longest.name} alone takes {longest.solo_s:.1f} s, {tolerates}")
+    training = sum(other.train_s for other in jobs)
+    if not at_most(training, limit):
+        return refused(f"training would take {training:.1f} s per period, {tolerates}")
+    fullest = period([other.rollout_s for other in group.jobs], [0.0] * len(group.jobs), [other.rollout_nodes for other in group.jobs])
+    if not at_most(fullest.seconds, limit):
+        return refused(f"its rollout nodes are busy {fullest.seconds:.1f} s, {tolerates}")
+    memory = plan.pools[group.train_pool].memory_gib_per_node
+    resident = sum(other.train_memory_gib for other in jobs)
+    if not at_most(resident, memory):
+        return refused(f"a training node would keep {resident:.0f} GiB, it has {memory:.0f}")
+    missing = max(0, len(job.rollout_nodes) - _nodes_with_room(plan, group, job, limit))
+    trainers = max(0, job.train_nodes - group.train_nodes)
+    extra = missing * plan.pools[group.rollout_pool].price_per_node_h + trainers * plan.pools[group.train_pool].price_per_node_h
+    return Alternative(group.name, True, f"it could join for {extra:.2f} $/h more there ({missing} rollout, {trainers} training nodes)")
+
+
+def _nodes_with_room(plan: Plan, group: PlannedGroup, job: PlannedJob, limit_s: float) -> int:
+    """Return how many of the group's rollout nodes could host the job as they stand."""
+    memory = plan.pools[group.rollout_pool].memory_gib_per_node
+    count = 0
+    for node in range(group.rollout_nodes):
+        here = [other for other in group.jobs if node in other.rollout_nodes]
+        busy = sum(other.rollout_s for other in here) + job.rollout_s
+        kept = sum(other.rollout_memory_gib for other in here) + job.rollout_memory_gib
+        count += at_most(busy, limit_s) and at_most(kept, memory)
+    return count

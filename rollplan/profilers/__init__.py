@@ -1,0 +1,1 @@
+"""Measures and imports: phase times, latency curves, links, lengths. Built after the planner; nothing here yet."""
