@@ -22,6 +22,7 @@ def command(
     from dataclasses import asdict
 
     from rollplan.cli.arguments import share
+    from rollplan.cli.output import tell
     from rollplan.models.certified import Limits
     from rollplan.models.check import check
     from rollplan.models.plan import Plan
@@ -34,7 +35,7 @@ def command(
     too_far = allowed is not None and report.checked_gap > allowed + 1e-9
     if as_json:
         verdict = {**asdict(report), "valid": report.valid, "max_gap": allowed, "within_max_gap": not too_far}
-        typer.echo(json.dumps(verdict, sort_keys=True, indent=1))
+        tell(json.dumps(verdict, sort_keys=True, indent=1))
     else:
         from rollplan.cli.screen import check_screen, show
 

@@ -20,16 +20,14 @@ def command(
     import json
     from dataclasses import asdict
 
+    from rollplan.cli.output import tell
     from rollplan.models.plan import Plan
     from rollplan.planner.diff import diff
 
     changes = diff(Plan.load(old), Plan.load(new))
     if as_json:
-        typer.echo(json.dumps([asdict(change) for change in changes], sort_keys=True, indent=1))
+        tell(json.dumps([asdict(change) for change in changes], sort_keys=True, indent=1))
     else:
-        for change in changes:
-            typer.echo(str(change))
-        if not changes:
-            typer.echo("no differences")
+        tell("\n".join(map(str, changes)) or "no differences")
     if changes and exit_code:
         raise typer.Exit(Exit.NO)

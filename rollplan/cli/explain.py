@@ -17,6 +17,7 @@ def command(
     import json
     from dataclasses import asdict
 
+    from rollplan.cli.output import tell
     from rollplan.models.plan import Plan
     from rollplan.planner.explain import binding_text, explain_job
 
@@ -24,7 +25,7 @@ def command(
     reason = None if job is None else explain_job(made, job)
     if as_json:
         groups = {group.name: binding_text(group) for group in made.groups}
-        typer.echo(json.dumps(asdict(reason) if reason else {"groups": groups}, sort_keys=True, indent=1))
+        tell(json.dumps(asdict(reason) if reason else {"groups": groups}, sort_keys=True, indent=1))
         return
     from rollplan.cli.screen import explain_screen, job_screen, show
 

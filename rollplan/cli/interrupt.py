@@ -1,4 +1,4 @@
-"""Ctrl-C that lets the search end: the first one asks it to stop, the second one kills."""
+"""Ctrl-C that lets the search end: the first one asks it to stop, a second one between two steps kills."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated, NoReturn
 
@@ -11,6 +10,7 @@ import typer
 from rollplan import __version__
 from rollplan.cli import check, diff, explain, plan, schema
 from rollplan.cli.exits import Exit
+from rollplan.cli.output import note
 
 app = typer.Typer(
     name="rollplan",
@@ -57,14 +57,12 @@ def run() -> NoReturn:
         _leave(str(error), Exit.NO_SOLUTION)
     except KeyboardInterrupt:
         _leave("interrupted before there was a plan", Exit.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of stdout has gone; give the interpreter somewhere to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(Exit.DONE)
+    except OSError as error:
+        _leave(str(error), Exit.INPUT)
     sys.exit(Exit.DONE)
 
 
 def _leave(message: str, code: Exit) -> NoReturn:
     head, *rest = message.splitlines()
-    typer.echo("\n".join([f"error: {head}", *rest]), err=True)
+    note("\n".join([f"error: {head}", *rest]))
     sys.exit(code)

@@ -28,17 +28,19 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     method: Annotated[Method, typer.Option(help="Exact search, or one heuristic alone.")] = Method.exact,
     time_limit: Annotated[float, typer.Option(min=0.0, help="Seconds; the best plan so far is kept.")] = 60.0,
-    node_limit: Annotated[int, typer.Option(min=1, help="Search nodes; the same plan on every machine.")] = 1000,
+    node_limit: Annotated[int, typer.Option(min=1, help="Search nodes; unlike seconds, the same on every run.")] = 1000,
     target_gap: Annotated[str, typer.Option(help="Stop when the proven gap is this small, such as 1%.")] = "0%",
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of everything random.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Let -o overwrite a file that is not a plan.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
     """Plan the jobs of a scenario; print the plan, save it with -o."""
+    from shlex import join
     from time import monotonic
 
     from rollplan.cli.arguments import output_path, share
     from rollplan.cli.interrupt import Interrupt
+    from rollplan.cli.output import note, tell
     from rollplan.cli.progress import Progress
 
     gap = share(target_gap, "--target-gap")
@@ -46,6 +48,7 @@ def command(
         output_path(output, force)
 
     from rollplan.models.certified import Limits
+    from rollplan.models.errors import NoSolutionError
     from rollplan.models.scenario import Scenario
     from rollplan.planner.compose import plan
 
@@ -54,18 +57,25 @@ def command(
     progress = Progress(quiet)
     with Interrupt() as interrupt:
         limits = Limits(time_limit, node_limit, gap, interrupt)
-        made = plan(read, method.value, limits, seed, progress)
-        progress.done()
+        try:
+            made = plan(read, method.value, limits, seed, progress)
+        except NoSolutionError:
+            if not interrupt.asked:
+                raise
+            note("interrupted before there was a plan")
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        finally:
+            progress.done()
         if output is not None:
             made.save(output)
     if as_json:
-        typer.echo(made.to_json(), nl=False)
+        tell(made.to_json(), end="")
     else:
         from rollplan.cli.screen import plan_screen, show
 
         show(plan_screen(made, monotonic() - started))
         if output is not None:
-            typer.echo(f"  saved     {output}   (rollplan check {scenario} {output})")
+            tell(f"  saved     {output}   ({join(['rollplan', 'check', str(scenario), str(output)])})")
     if interrupt.asked:
-        typer.echo("interrupted: this is the best plan so far", err=True)
+        note("interrupted: this is the best plan so far")
         raise typer.Exit(Exit.INTERRUPTED)

@@ -19,9 +19,10 @@ def command(file: Annotated[File, typer.Argument(help="Which file.", show_defaul
     """Print the JSON schema of scenario or plan files."""
     import json
 
+    from rollplan.cli.output import tell
     from rollplan.models.plan import Plan
     from rollplan.models.scenario import Scenario
 
     model = Scenario if file is File.scenario else Plan
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-    typer.echo(json.dumps(schema, indent=1))
+    tell(json.dumps(schema, indent=1))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from io import StringIO
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rollplan.cli.output import tell
 from rollplan.models.check import CheckReport
 from rollplan.models.plan import Busy, Plan, PlannedGroup, PlannedSplit, SplitChoice
 from rollplan.planner.explain import JobReason, binding_text
@@ -19,8 +21,11 @@ _WIDTH = 100
 
 def show(screen: RenderableType) -> None:
     """Print a screen to stdout, as wide as the terminal but at most 100 columns; files and pipes get 100."""
-    width = min(_WIDTH, os.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH
-    Console(width=width, highlight=False, markup=False, soft_wrap=False).print(screen)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = min(_WIDTH, (os.get_terminal_size().columns if terminal else 0) or _WIDTH)
+    text = StringIO()
+    Console(file=text, force_terminal=terminal, width=width, highlight=False, markup=False, soft_wrap=False).print(screen)
+    tell(text.getvalue(), end="")
 
 
 def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
@@ -35,7 +40,7 @@ def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
         parts += [Text(), _group_table(plan.groups)]
     for split in plan.splits:
         parts += [Text(), *_split_part(split)]
-    parts += [Text(f"  warning   {warning}") for warning in plan.warnings]
+    parts += [Text(), _item("numbers", _numbers(plan)), *(_item("warning", warning) for warning in plan.warnings)]
     return Group(*parts)
 
 
@@ -52,8 +57,7 @@ def check_screen(plan: Plan, report: CheckReport, allowed: float | None) -> Rend
             lines.append(f"  note      {report.checked.note}")
     limit = "" if allowed is None else f"   allowed {_percent(allowed)}: {'ok' if report.checked_gap <= allowed + 1e-9 else 'TOO LARGE'}"
     lines.append(f"  gap       {_percent(report.checked_gap)} checked{limit}")
-    lines += [f"  fault     {fault}" for fault in report.faults]
-    return Group(*map(Text, lines))
+    return Group(*map(Text, lines), *(_item("fault", fault) for fault in report.faults))
 
 
 def explain_screen(plan: Plan) -> RenderableType:
@@ -65,8 +69,7 @@ def explain_screen(plan: Plan) -> RenderableType:
         parts += [Text(f"{group.name}   {nodes}   {idle}"), Text(f"  {binding_text(group)}"), _job_table(group), Text()]
     for split in plan.splits:
         parts += [*_split_part(split), Text()]
-    provenance = ", ".join(f"{count} {origin}" for origin, count in plan.provenance.items())
-    parts.append(Text(f"numbers   {provenance or 'all from the splits'}"))
+    parts.append(_item("numbers", _numbers(plan)))
     return Group(*parts)
 
 
@@ -85,7 +88,9 @@ def job_screen(plan: Plan, reason: JobReason) -> RenderableType:
 def _verdict(plan: Plan) -> str:
     certificate = plan.certificate
     if certificate is None:
-        return f"proven optimal, seed {plan.settings.seed}" if all(split.gap <= 1e-9 for split in plan.splits) else "not the best split"
+        largest = max(split.gap for split in plan.splits)
+        best = "proven optimal (gap 0.0 %)" if largest <= 1e-9 else f"gap {_percent(largest)} to the best split (trim paper)"
+        return f"{best}, seed {plan.settings.seed}"
     if certificate.claimed_gap <= 1e-9:
         return f"proven optimal (gap 0.0 %), seed {plan.settings.seed}"
     return f"gap at most {_percent(certificate.claimed_gap)} ({certificate.stopped}), seed {plan.settings.seed}"
@@ -106,6 +111,12 @@ def _cost_lines(plan: Plan) -> Iterator[str]:
     else:
         paper = comparison.paper_admission
         yield f"  RollMux   {paper:12.2f} $/h   its admission, job by job{_saving(certificate.value, paper)}"
+
+
+def _numbers(plan: Plan) -> str:
+    """Return where the numbers of the co-located jobs come from, and how many splits were read from tables."""
+    counted = [f"{count} {origin}" for origin, count in plan.provenance.items()]
+    return ", ".join([*counted, *([f"tables of {len(plan.splits)} splits"] if plan.splits else [])])
 
 
 def _saving(value: float, other: float) -> str:
@@ -133,27 +144,23 @@ def _pool_table(plan: Plan) -> Table:
 
 def _group_table(groups: Iterable[PlannedGroup]) -> Table:
     table = _table(
-        ("group", "left"),
-        ("jobs: slowdown of SLO", "left"),
-        ("nodes", "left"),
-        ("period", "right"),
-        ("set by", "left"),
-        ("busy", "right"),
-        ("$/h", "right"),
-    )
+        ("group", "left"), ("job", "left"), ("slowdown", "right"), ("SLO", "right"), ("expected", "right"), ("nodes", "right"),
+        ("period", "right"), ("set by", "left"), ("busy", "right"), ("$/h", "right"),
+    )  # fmt: skip
     for group in groups:
-        jobs = "\n".join(f"{job.name} {job.slowdown:.2f} of {job.slo:g}, expected {job.expected_slowdown:.2f}" for job in group.jobs)
-        busy = f"{_percent(group.rollout_busy.worst, 0)} + {_percent(group.train_busy.worst, 0)}"
-        table.add_row(
-            group.name,
-            jobs,
-            f"{group.rollout_nodes} + {group.train_nodes}",
-            f"{group.period_s:.1f} s",
-            group.binds,
-            busy,
-            f"{group.cost_per_h:.2f}",
-        )
+        for position, job in enumerate(group.jobs):
+            expected = f"{job.expected_slowdown:.2f}{'!' if job.expected_slowdown > job.slo * (1 + 1e-9) else ' '}"
+            busy = f"{100 * group.rollout_busy.worst:.0f} + {100 * group.train_busy.worst:.0f} %"
+            nodes = f"{group.rollout_nodes} + {group.train_nodes}"
+            of_group = (nodes, f"{group.period_s:.1f} s", _SET_BY[group.binds.split()[0]], busy, f"{group.cost_per_h:.2f}")
+            first = position == 0
+            cells = of_group if first else ("",) * len(of_group)
+            table.add_row(group.name if first else "", job.name, f"{job.slowdown:.2f}", f"{job.slo:g}", expected, *cells)
     return table
+
+
+_SET_BY = {"job": "longest job", "training": "training", "rollout": "rollout"}
+"""What sets a period, by the first word of `PlannedGroup.binds`."""
 
 
 def _job_table(group: PlannedGroup) -> Table:
@@ -205,6 +212,15 @@ def _choice_cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, ...]:
         f"{choice.iteration_s:.2f} s{more}",
         f"{choice.cost_per_h:.2f}",
     )
+
+
+def _item(kind: str, text: str) -> RenderableType:
+    """Return a labelled line whose continuation is indented."""
+    table = Table(box=None, show_header=False, padding=(0, 0, 0, 2), pad_edge=True)
+    table.add_column(width=8)
+    table.add_column(overflow="fold")
+    table.add_row(kind, text)
+    return table
 
 
 def _table(*columns: tuple[str, str]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 SolutionT = TypeVar("SolutionT")
 Proof = Literal["closed form", "LP relaxation", "branch and bound", "fluid", "exhaustive"]
@@ -21,11 +21,25 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """What proves an LP bound again: non-negative prices in $/h, one per job and one per pool with a limit."""
+class Leaf:
+    """Prices in $/h that prove an LP bound: one per job (not negative), one per pool (negative at an upper limit)."""
 
     jobs: tuple[float, ...]
     pools: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Plans with at most `at` nodes of a pool in total, and those with more: each side has its own proof."""
+
+    pool: int
+    at: int
+    below: Witness
+    above: Witness
+
+
+Witness: TypeAlias = Leaf | Branch
+"""What proves a bound again: a tree of limits on totals with prices at its ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,27 +2,32 @@
 
 Nothing is believed. Feasibility, periods and cost come from the verifier, the numbers of the plan are computed again
 from its decisions, the bound is proven again from its witness, the comparison is run again with a plain transcription
-of Algorithm 1. No solver and nothing of the planner is imported; a test holds that.
+of Algorithm 1. No co-location solver and nothing of the planner is imported; a test holds that. Not judged: whether
+`next_best` and `even` of a split are the best of their kind (they are candidates with the right numbers), and what
+the tool says of itself (version, method, seed, limits).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
-from rollplan.models.certified import gap
+from rollplan.models.certified import Branch, Leaf, Witness, gap
 from rollplan.models.colocation import algorithm1
-from rollplan.models.colocation.certificate import CheckedBound, checked_bound, fluid_bound
+from rollplan.models.colocation.certificate import CheckedBound, checked_bound, fluid_bound, partition_bound
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
 from rollplan.models.colocation.verify import round_robin_period, verify
 from rollplan.models.describe import binding_stage, describe_groups, describe_pools, plan_warnings, split_nodes
-from rollplan.models.plan import Certificate, Comparison, Plan, PlannedSplit, SplitChoice
+from rollplan.models.plan import Certificate, Comparison, Plan, PlannedSplit, Prices, SplitChoice, Totals
 from rollplan.models.resolve import Resolved, resolve, split_problem_of
 from rollplan.models.scenario import Scenario
-from rollplan.models.split import SplitSolution, colocated_evaluated, least_iteration_s
+from rollplan.models.split import REL_TOL, SplitSolution, colocated_evaluated, least_iteration_s
 from rollplan.models.split import verify as verify_split
 
 _TOLERANCE = 1e-6
+_MOST_NODES = 10**10
+"""More than the jobs of any scenario can ask for; what lies beyond only overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,9 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
     faults += misplaced
     if not misplaced:
         faults += verify(problem, solution) if problem.jobs else ()
+    split_faults, split_gap = _splits(scenario, plan.splits)
+    faults += split_faults
+    if not misplaced and not split_faults:
         faults += _numbers(scenario, resolved, problem, solution, plan)
     checked: CheckedBound | None = None
     if problem.jobs and plan.certificate is not None:
@@ -71,8 +79,6 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
     elif bool(problem.jobs) != (plan.certificate is not None):
         faults.append("certificate: missing" if problem.jobs else "certificate: there is no co-location to certify")
     faults += _comparison(problem, plan.comparison)
-    split_faults, split_gap = _splits(scenario, plan.splits)
-    faults += split_faults
     value = solution.cost_per_h if problem.jobs and not misplaced else None
     colocation_gap = gap(value, checked.value) if value is not None and checked is not None else 0.0
     return CheckReport(
@@ -95,22 +101,22 @@ def _decisions(problem: ColocationProblem, plan: Plan) -> tuple[ColocationSoluti
         if unknown or not group.jobs:
             faults.append(f"group {group.name}: {f'job {unknown[0]} is not in the scenario' if unknown else 'has no job'}")
             continue
+        if not (1 <= group.rollout_nodes <= _MOST_NODES and 1 <= group.train_nodes <= _MOST_NODES):
+            faults.append(f"group {group.name}: has an impossible number of nodes")
+            continue
+        for job in group.jobs:
+            if not job.rollout_nodes or len(set(job.rollout_nodes)) < len(job.rollout_nodes):
+                faults.append(f"group {group.name}: job {job.name} is pinned to no node, or to one twice")
         members = tuple(index[job.name] for job in group.jobs)
         groups.append(Group(members, tuple(job.rollout_nodes for job in group.jobs), group.rollout_nodes, group.train_nodes))
         used[problem.jobs[members[0]].rollout_pool] += group.rollout_nodes
         used[problem.jobs[members[0]].train_pool] += group.train_nodes
-        if group.rollout_nodes < 1 or group.train_nodes < 1 or any(not job.rollout_nodes for job in group.jobs):
-            faults.append(f"group {group.name}: has a job without nodes")
     return ColocationSolution(tuple(groups), problem.price(used)), faults
 
 
 def _numbers(scenario: Scenario, resolved: Resolved, problem: ColocationProblem, solution: ColocationSolution, plan: Plan) -> Iterator[str]:
     """Yield every number of the plan that differs from what its decisions give."""
     groups = describe_groups(problem, resolved, solution, round_robin_period)
-    known = {pool for split in plan.splits for choice in (split.choice,) for pool in (choice.rollout_pool, choice.train_pool)}
-    if not known <= scenario.pools.keys():
-        yield f"splits: name pools that the scenario does not have ({', '.join(sorted(known - scenario.pools.keys()))})"
-        return
     pools = describe_pools(scenario, groups, plan.splits)
     unevaluated = [
         job.name for job in scenario.jobs if job.split is not None and not colocated_evaluated(split_problem_of(scenario, job.split))
@@ -150,19 +156,16 @@ def _certificate(
 ) -> tuple[CheckedBound, list[str]]:
     """Return the bound proven here, and what is wrong with the certificate."""
     faults: list[str] = []
-    witness = certificate.witness
-    duals: list[float] = []
-    pool_duals: list[float] = []
-    if witness is not None:
-        limited = {pool.name for pool in problem.pools if pool.nodes is not None}
-        if witness.jobs.keys() != {job.name for job in problem.jobs} or witness.pools.keys() != limited:
-            faults.append("certificate: the witness does not price exactly the scenario's jobs and limited pools")
-        else:
-            duals = [witness.jobs[job.name] for job in problem.jobs]
-            pool_duals = [witness.pools.get(pool.name, 0.0) for pool in problem.pools]
-    checked = checked_bound(problem, duals, pool_duals, stop)
-    if checked.note and "stopped" not in checked.note:
-        faults.append(f"certificate: {checked.note}")
+    witness: Witness | None = None
+    try:
+        witness = None if certificate.witness is None else _indexed(problem, certificate.witness)
+    except KeyError as error:
+        faults.append(f"certificate: the witness does not price exactly the scenario's jobs and pools ({error.args[0]})")
+    by_witness = checked_bound(problem, witness, stop)
+    by_search = partition_bound(problem)
+    checked = by_search if by_search is not None and by_search.value >= by_witness.value else by_witness
+    if by_witness.note and "stopped" not in by_witness.note:
+        faults.append(f"certificate: {by_witness.note}")
     if not _equal(certificate.value, cost):
         faults.append(f"certificate: value is {certificate.value}, the plan costs {cost}")
     if certificate.claimed_bound > certificate.value + _TOLERANCE * max(1.0, certificate.value):
@@ -171,8 +174,20 @@ def _certificate(
         faults.append("certificate: the claimed gap does not follow from value and claimed bound")
     if (certificate.stopped == "optimal") != (gap(certificate.value, certificate.claimed_bound) <= 1e-9):
         faults.append(f"certificate: `{certificate.stopped}` does not fit a claimed gap of {certificate.claimed_gap:.3g}")
-    faults += _claim(problem, certificate, checked)
+    faults += _claim(problem, certificate, by_witness)
     return checked, faults
+
+
+def _indexed(problem: ColocationProblem, witness: Totals | Prices) -> Witness:
+    """Return the witness in indices; raise `KeyError` with the name that is missing or unknown."""
+    jobs, pools = [job.name for job in problem.jobs], [pool.name for pool in problem.pools]
+    if isinstance(witness, Totals):
+        if witness.pool not in pools:
+            raise KeyError(witness.pool)
+        return Branch(pools.index(witness.pool), witness.at, _indexed(problem, witness.below), _indexed(problem, witness.above))
+    for name in (witness.jobs.keys() ^ set(jobs)) | (witness.pools.keys() ^ set(pools)):
+        raise KeyError(name)
+    return Leaf(tuple(witness.jobs[name] for name in jobs), tuple(witness.pools[name] for name in pools))
 
 
 def _claim(problem: ColocationProblem, certificate: Certificate, checked: CheckedBound) -> Iterator[str]:
@@ -217,8 +232,9 @@ def _splits(scenario: Scenario, planned: tuple[PlannedSplit, ...]) -> tuple[list
         problem = split_problem_of(scenario, job.split)
         said: list[str] = []
         for choice in (split.choice, *split.next_best, *([split.even] if split.even else [])):
-            said += [f"{choice.rollout_gpus}:{choice.train_gpus}: {fault}" for fault in verify_split(problem, _solution(choice))]
-            said += _price(scenario, choice)
+            wrong = verify_split(problem, _solution(choice))
+            said += [f"{choice.rollout_gpus}:{choice.train_gpus}: {fault}" for fault in wrong] or _price(scenario, choice)
+        said += _order(split)
         best = least_iteration_s(problem) or float("inf")
         right_gap = gap(split.choice.iteration_s, best)
         if not _equal(split.bound_iteration_s, best):
@@ -236,13 +252,21 @@ def _splits(scenario: Scenario, planned: tuple[PlannedSplit, ...]) -> tuple[list
     return faults, largest
 
 
+def _order(split: PlannedSplit) -> Iterator[str]:
+    """Yield what is wrong with the list of next best choices as a list."""
+    shown = (split.choice, *split.next_best)
+    if len(set(shown)) < len(shown):
+        yield "names a choice twice"
+    if any(later.iteration_s < earlier.iteration_s * (1 - REL_TOL) for earlier, later in pairwise(split.next_best)):
+        yield "the next best choices are not in order of their iteration times"
+
+
 def _solution(choice: SplitChoice) -> SplitSolution:
     return SplitSolution(**choice.model_dump(exclude={"cost_per_h"}))
 
 
 def _price(scenario: Scenario, choice: SplitChoice) -> Iterator[str]:
-    if {choice.rollout_pool, choice.train_pool} <= scenario.pools.keys():
-        nodes = split_nodes(scenario, choice)
-        cost = sum(count * scenario.pools[name].gpus_per_node * scenario.pools[name].price_per_gpu_h for name, count in nodes.items())
-        if not _equal(choice.cost_per_h, cost):
-            yield f"costs {cost} $/h, the plan says {choice.cost_per_h}"
+    nodes = split_nodes(scenario, choice)
+    cost = sum(count * scenario.pools[name].gpus_per_node * scenario.pools[name].price_per_gpu_h for name, count in nodes.items())
+    if not _equal(choice.cost_per_h, cost):
+        yield f"costs {cost} $/h, the plan says {choice.cost_per_h}"

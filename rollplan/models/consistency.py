@@ -18,6 +18,8 @@ def findings(pools: Pools, links: Sequence[Link], profiles: Mapping[str, Profile
     """Yield every fault that no single field shows."""
     yield from names_are_unique(jobs)
     yield from links_join_pools(pools, links)
+    yield from links_are_unique(links)
+    yield from budgets_fit_together(pools, jobs)
     for index, job in enumerate(jobs):
         path = f"jobs[{index}]"
         if job.split is not None:
@@ -48,11 +50,20 @@ def links_join_pools(pools: Pools, links: Sequence[Link]) -> Iterator[Finding]:
                 yield Finding(f"links[{index}].{key}", f"`{name}`", "is not a pool", f"choose from {', '.join(pools)}")
 
 
+def links_are_unique(links: Sequence[Link]) -> Iterator[Finding]:
+    """One link leads from a pool to another; a second one would say something else of the same network."""
+    ends = [(link.source, link.target) for link in links]
+    for index, (source, target) in enumerate(ends):
+        if (first := ends.index((source, target))) < index:
+            yield Finding(f"links[{index}]", f"`{source} to {target}`", f"is in links[{first}] already", "keep one of the two")
+
+
 def split_stands_alone(path: str, job: Job) -> Iterator[Finding]:
-    """A split decides its own phases."""
-    for key in ("rollout", "train", "profile", "lengths"):
-        if getattr(job, key) is not None:
-            yield Finding(f"{path}.{key}", "", "cannot stand beside `split`", f"remove `{key}` or `split`")
+    """A split decides the phases; what belongs to a co-located job would be ignored beside it."""
+    for name in sorted(job.model_fields_set - {"name", "split"}):
+        key = type(job).model_fields[name].alias or name
+        remedy = "write it inside `split`" if key == "sync" else f"remove `{key}` or `split`"
+        yield Finding(f"{path}.{key}", "", "cannot stand beside `split`", remedy)
 
 
 def split_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
@@ -72,6 +83,21 @@ def split_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
                 f"`{gpus}`",
                 f"is more than the pool has ({pool.nodes} nodes x {pool.gpus_per_node} GPUs = {pool.nodes * pool.gpus_per_node})",
                 "lower the budget or raise `nodes`",
+            )
+
+
+def budgets_fit_together(pools: Pools, jobs: Sequence[Job]) -> Iterator[Finding]:
+    """Each split has whole nodes for its budget to itself; one budget above its pool is `split_pools_exist`'s matter."""
+    for name, pool in pools.items():
+        budgets = {f"jobs[{index}]": job.split.budget.get(name, 0) for index, job in enumerate(jobs) if job.split is not None}
+        needed = sum(-(-gpus // pool.gpus_per_node) for gpus in budgets.values())
+        if pool.nodes is not None and needed > pool.nodes and max(budgets.values()) <= pool.nodes * pool.gpus_per_node:
+            shown = ", ".join(path for path, gpus in budgets.items() if gpus)
+            yield Finding(
+                f"pools.{name}.nodes",
+                f"`{pool.nodes}`",
+                f"is less than the {needed} whole nodes in the split budgets of {shown}",
+                "lower the budgets or raise `nodes`",
             )
 
 

@@ -37,14 +37,14 @@ def read_text(path: Path, kind: str) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a text file atomically; raise `InputError` if the place cannot be written."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        handle, temporary = _temporary(path)
     except OSError as error:
         raise InputError(str(path), [_unwritable(path, error)]) from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        os.replace(temporary, os.path.realpath(path))
     except OSError as error:
         os.unlink(temporary)
         raise InputError(str(path), [_unwritable(path, error)]) from None
@@ -55,14 +55,21 @@ def write_whole(path: Path, text: str) -> None:
 
 def writable(path: Path) -> None:
     """Raise `InputError` if a plan could not be written to `path`, without leaving anything there."""
-    if path.is_dir():
-        raise InputError(str(path), [Finding(str(path), "", "is a directory", "give the path of a file, such as plan.json")])
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        if path.is_dir():
+            raise _fault(path, "is a directory", "give the path of a file, such as plan.json")
+        if path.exists() and not path.is_file():
+            raise _fault(path, "is not a regular file", "give the path of a file, such as plan.json")
+        handle, temporary = _temporary(path)
     except OSError as error:
         raise InputError(str(path), [_unwritable(path, error)]) from None
     os.close(handle)
     os.unlink(temporary)
+
+
+def _temporary(path: Path) -> tuple[int, str]:
+    """Make an empty file beside the one that `path` leads to, through links if it is one."""
+    return tempfile.mkstemp(dir=os.path.dirname(os.path.realpath(path)), prefix=".rollplan.", suffix=".tmp")
 
 
 def _unwritable(path: Path, error: OSError) -> Finding:

@@ -2,7 +2,8 @@
 
 Sources: RollMux (arXiv 2512.11306) Table 2 (host memory per 8-GPU node), Fig. 4 (warm start), Fig. 12 (weight
 sync; the split into point-to-point and broadcast is digitised). Measured sizes are used as they are; sizes between
-two measured ones are interpolated linearly and marked as estimated; sizes outside are refused, never extrapolated.
+two measured ones are interpolated linearly and marked as estimated. No table is extrapolated: outside it memory must
+be given, and a switch that is not given counts as 0 s with a warning. Sync follows its law, which holds for any size.
 """
 
 from __future__ import annotations

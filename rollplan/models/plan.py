@@ -115,7 +115,10 @@ class SplitChoice(Strict):
 
 
 class PlannedSplit(Strict):
-    """The split of one job, proven best among its table's candidates, with what comes next and an even split beside it."""
+    """The split of one job, what comes next, and an even split beside it.
+
+    bound_iteration_s: the best of all candidates; `gap` is above 0 only for trim `paper`.
+    """
 
     name: str
     trim: str
@@ -146,11 +149,20 @@ class Comparison(Strict):
     paper_admission: float | None
 
 
-class WitnessData(Strict):
-    """Prices in $/h that prove the LP bound: one per job, one per pool with a limit."""
+class Prices(Strict):
+    """Prices in $/h that prove an LP bound: one per job, one per pool (negative where its total is limited)."""
 
     jobs: dict[str, float]
     pools: dict[str, float]
+
+
+class Totals(Strict):
+    """Two proofs: for plans with at most `at` nodes of `pool` in total, and for plans with more."""
+
+    pool: str
+    at: int
+    below: Totals | Prices
+    above: Totals | Prices
 
 
 class Certificate(Strict):
@@ -161,7 +173,7 @@ class Certificate(Strict):
     claimed_gap: float
     claimed_proof: str
     stopped: Stopped
-    witness: WitnessData | None
+    witness: Totals | Prices | None
 
 
 class Plan(Strict):

@@ -151,8 +151,6 @@ class _Resolver:
         switch_r = self._overhead(rollout.switch_s, job, look_up(ROLLOUT_SWITCH_S, job.size_b or 0))
         switch_t = self._overhead(train.switch_s, job, look_up(TRAIN_SWITCH_S, job.size_b or 0))
         sync = self._overhead(job.sync_s, job, self._sync(job, rollout, train))
-        if self.scenario.overheads == "reference" and job.size_b is None and None in (rollout.switch_s, train.switch_s, job.sync_s):
-            self.without_overheads.append(job.name)
         sync_t, sync_r = (sync, 0.0) if self.scenario.sync_holds == "train" else (0.0, sync)
         return ResolvedJob(
             name=job.name,
@@ -211,7 +209,11 @@ class _Resolver:
         if given is not None:
             self.origins["imported"] += 1
             return given
-        if self.scenario.overheads == "zero" or reference is None:
+        if self.scenario.overheads == "zero":
+            return 0.0
+        if reference is None:
+            if job.name not in self.without_overheads:
+                self.without_overheads.append(job.name)
             return 0.0
         self.origins[reference.provenance] += 1
         return reference.value
@@ -236,7 +238,9 @@ class _Resolver:
         found = []
         if self.without_overheads:
             jobs = _some(self.without_overheads)
-            found.append(f"sync and switch times are counted as 0 s where absent: {jobs} (give `size`, `sync`, `switch`)")
+            found.append(
+                f"sync and switch times are counted as 0 s where absent: {jobs} (give `sync` and `switch`, or a `size` that was measured)"
+            )
         if self.one_value:
             found.append(f"expected times are unknown and taken as the worst case: {_some(self.one_value)}")
         return found

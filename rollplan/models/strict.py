@@ -15,11 +15,13 @@ from rollplan.models.errors import Finding, InputError
 class Strict(BaseModel):
     """Base of every file's data: no unknown keys, no silent conversions, no changes after building."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @classmethod
     def build(cls, raw: object, source: str) -> Self:
         """Validate plain data; raise `InputError` with all faults at once."""
+        if other := _other_format(raw, cls):
+            raise InputError(source, [other])
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
@@ -54,7 +56,7 @@ def show(value: object, limit: int = 60) -> str:
         return f"{{{len(value)} keys}}" if isinstance(value, dict) else f"[{len(value)} items]"
     if value is None:
         return "null"
-    text = value if isinstance(value, str) else str(value)
+    text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     text = text.encode("unicode_escape").decode() if not text.isprintable() else text
     return f"`{text if len(text) <= limit else text[: limit - 3] + '...'}`"
 
@@ -86,25 +88,42 @@ def _finding(detail: ErrorDetails, model: type[BaseModel]) -> Finding:
         near = get_close_matches(str(detail["input"]), choices, n=1)
         hint = f"did you mean `{near[0]}`? " if near else ""
         return Finding(path, value, "is not one of the choices", f"{hint}choose from {', '.join(choices)}")
-    return Finding(path, value, _sentence(detail["msg"]), _REMEDIES.get(kind, "correct the value"))
+    problem, remedy = _WORDS.get(kind, (None, _REMEDIES.get(kind, "correct the value")))
+    return Finding(path, value, problem or _sentence(detail["msg"]), remedy)
 
+
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "int_type": ("is not a whole number", "write a whole number, without unit or quotes"),
+    "float_type": ("is not a number", "write a number, without unit or quotes"),
+    "bool_type": ("is neither true nor false", "write true or false"),
+    "string_type": ("is not text", "put it in quotes"),
+    "finite_number": ("is not finite", "write an ordinary number"),
+    "list_type": ("is not a list", "write a list, one `- ` per item"),
+    "tuple_type": ("is not a list", "write a list, one `- ` per item"),
+    "dict_type": ("is not a mapping", "write keys and values"),
+    "too_short": ("is empty", "add at least one"),
+}
+"""Problem and remedy where pydantic speaks of Python's types."""
 
 _REMEDIES: Mapping[str, str] = {
-    "int_type": "write a whole number without a unit",
-    "float_type": "write a number without a unit",
-    "bool_type": "write true or false",
-    "string_type": "write text",
-    "finite_number": "write an ordinary number",
     "greater_than_equal": "raise it to the limit",
     "less_than_equal": "lower it to the limit",
     "greater_than": "raise it above the limit",
-    "list_type": "write a list, one `- ` per item",
-    "tuple_type": "write a list, one `- ` per item",
-    "dict_type": "write keys and values",
-    "too_short": "add at least one",
+    "string_pattern_mismatch": "use only what the pattern allows",
     "string_too_long": "shorten it",
     "string_too_short": "write at least one character",
 }
+
+
+def _other_format(raw: object, model: type[BaseModel]) -> Finding | None:
+    """Return the one fault of a file that is something else: another kind of file, or another version of its format."""
+    field = model.model_fields.get("format")
+    given = raw.get("format") if isinstance(raw, dict) else None
+    if field is None or not isinstance(given, str) or given in (choices := get_args(field.annotation)):
+        return None
+    kind, version = str(choices[0]).split("/")[1:]
+    remedy = f"give a {kind} file" if given.split("/")[1:2] != [kind] else f"this version of rollplan reads version {version}"
+    return Finding("format", show(given), f"is not {show(choices[0])}", remedy)
 
 
 def _sentence(message: str) -> str:

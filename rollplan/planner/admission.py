@@ -22,8 +22,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from rollplan.models.colocation.exact import cost_of
 from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, ColocationSolution, Group, JobData, NodePool, at_most
+from rollplan.models.colocation.solution import cost_of
 from rollplan.planner.fleet_state import FleetState
 
 Mode = Literal["paper", "lossless"]

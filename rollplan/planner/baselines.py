@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from rollplan.models.colocation.exact import cost_of, solution_of
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group, JobData, at_most
+from rollplan.models.colocation.solution import cost_of, solution_of
 from rollplan.models.round_robin import period
 
 

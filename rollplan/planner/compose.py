@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rollplan import __version__
-from rollplan.models.certified import Certified, Limits, Report, silent
+from rollplan.models.certified import Branch, Certified, Limits, Report, Witness, silent
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
 from rollplan.models.describe import binding_stage, describe_groups, describe_pools, plan_warnings, split_choice
 from rollplan.models.plan import (
@@ -12,9 +12,10 @@ from rollplan.models.plan import (
     Origin,
     Plan,
     PlannedSplit,
+    Prices,
     Settings,
     Tool,
-    WitnessData,
+    Totals,
 )
 from rollplan.models.resolve import resolve, split_problem_of
 from rollplan.models.round_robin import period
@@ -96,17 +97,22 @@ def _compare(problem: ColocationProblem) -> Comparison:
 
 
 def _certificate(problem: ColocationProblem, found: Certified[ColocationSolution]) -> Certificate:
-    witness = None
-    if found.witness is not None:
-        witness = WitnessData(
-            jobs={job.name: price for job, price in zip(problem.jobs, found.witness.jobs, strict=True)},
-            pools={pool.name: price for pool, price in zip(problem.pools, found.witness.pools, strict=True) if pool.nodes is not None},
-        )
     return Certificate(
         value=found.value,
         claimed_bound=found.bound.value,
         claimed_gap=found.gap,
         claimed_proof=found.bound.proof,
         stopped=found.stopped,
-        witness=witness,
+        witness=None if found.witness is None else _witness(problem, found.witness),
+    )
+
+
+def _witness(problem: ColocationProblem, witness: Witness) -> Totals | Prices:
+    """Return the witness with names in place of indices."""
+    if isinstance(witness, Branch):
+        below, above = _witness(problem, witness.below), _witness(problem, witness.above)
+        return Totals(pool=problem.pools[witness.pool].name, at=witness.at, below=below, above=above)
+    return Prices(
+        jobs={job.name: price for job, price in zip(problem.jobs, witness.jobs, strict=True)},
+        pools={pool.name: price for pool, price in zip(problem.pools, witness.pools, strict=True)},
     )

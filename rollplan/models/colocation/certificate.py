@@ -1,23 +1,35 @@
 """Independent proof of a co-location bound from its witness.
 
-The witness of an LP bound are prices u_k per job and s_p per pool. If no feasible group S has
-cost(S) + sum_p s_p * nodes(S, p) < sum_{k in S} u_k, no plan costs less than sum u - sum s_p * N_p; a group that is
-cheaper by d lowers the bound by d, once for each leader. All feasible groups are searched here by a depth-first search
-of its own, in plain Python: nothing of the solver is imported.
+The witness is a tree. A branch parts the plans by how many nodes of a pool they use in total; a leaf holds prices u_k
+per job and d_p per pool. No plan whose totals lie in the leaf's box [l, h] costs less than
+
+    sum_k u_k + sum_p (d_p l_p if d_p >= 0 else d_p h_p) + sum over leaders of min(0, least reduced cost they lead),
+
+where a group's reduced cost is cost - sum_p d_p nodes_p - sum of its jobs' u. The bound of the tree is the least of its
+leaves. All feasible groups are searched here by a depth-first search of its own, in plain Python: nothing of the solver
+is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, fsum, isfinite
+from math import ceil, fsum, inf, isfinite
 
-from rollplan.models.colocation.problem import ColocationProblem, JobData, at_most
+from rollplan.models.certified import Leaf, Witness
+from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, JobData, at_most
+
+MAX_EXHAUSTIVE_JOBS = 13
+_MAX_DEPTH = 400
 
 
 class SearchStoppedError(Exception):
     """The search for violated groups was stopped before its end."""
+
+
+class BadWitnessError(Exception):
+    """The witness cannot prove anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +41,107 @@ class CheckedBound:
     note: str = ""
 
 
-def checked_bound(
-    problem: ColocationProblem, duals: Sequence[float], capacity_duals: Sequence[float], stop: Callable[[], object] = lambda: None
-) -> CheckedBound:
+def checked_bound(problem: ColocationProblem, witness: Witness | None, stop: Callable[[], object] = lambda: None) -> CheckedBound:
     """Return the best bound that can be proven from the witness; without a usable witness, the fluid bound.
 
-    duals: one price per job, $/h; capacity_duals: one per pool, $/(h node). stop: when it answers, the search ends and
-    only the fluid bound stands.
+    stop: when it answers, the search ends and only the fluid bound stands.
     """
-    fluid = CheckedBound(fluid_bound(problem), "fluid")
-    if not duals:
+    fluid = CheckedBound(problem.next_cost(fluid_bound(problem)), "fluid")
+    if witness is None:
         return fluid
-    if len(duals) != len(problem.jobs) or len(capacity_duals) != len(problem.pools):
-        return CheckedBound(fluid.value, fluid.proof, "the witness has the wrong number of prices")
-    if not all(isfinite(price) and price >= 0 for price in (*duals, *capacity_duals)):
-        return CheckedBound(fluid.value, fluid.proof, "the witness has a price that is negative or not finite")
-    if any(price > 0 and pool.nodes is None for price, pool in zip(capacity_duals, problem.pools, strict=True)):
-        return CheckedBound(fluid.value, fluid.proof, "the witness prices a pool that has no limit")
+    low = (0.0,) * len(problem.pools)
+    high = tuple(inf if pool.nodes is None else float(pool.nodes) for pool in problem.pools)
     try:
-        violation = sum(_least_reduced_cost(problem, leader, duals, capacity_duals, stop) for leader in range(len(problem.jobs)))
+        value = problem.next_cost(_tree_bound(problem, witness, low, high, stop, 0))
     except SearchStoppedError:
         return CheckedBound(fluid.value, fluid.proof, "the search for violated groups was stopped")
-    capacity = fsum(price * (pool.nodes or 0) for price, pool in zip(capacity_duals, problem.pools, strict=True))
-    value = problem.next_cost(fsum(duals) - capacity + violation)
-    return CheckedBound(value, "LP duals, every feasible group searched") if value > fluid.value else fluid
+    except BadWitnessError as error:
+        return CheckedBound(fluid.value, fluid.proof, f"the witness {error}")
+    return CheckedBound(value, "LP prices, every feasible group searched") if value > fluid.value else fluid
+
+
+def _tree_bound(
+    problem: ColocationProblem, witness: Witness, low: tuple[float, ...], high: tuple[float, ...], stop: Callable[[], object], depth: int
+) -> float:
+    """Return the least cost of plans with totals in the box that the witness proves; infinite for an empty box."""
+    if any(low[p] > high[p] for p in range(len(problem.pools))):
+        return inf
+    if isinstance(witness, Leaf):
+        return _leaf_bound(problem, witness, low, high, stop)
+    if not 0 <= witness.pool < len(problem.pools):
+        raise BadWitnessError("parts plans by a pool that does not exist")
+    if depth > _MAX_DEPTH:
+        raise BadWitnessError("has too many branches")
+    p = witness.pool
+    below = (*high[:p], min(high[p], float(witness.at)), *high[p + 1 :])
+    above = (*low[:p], max(low[p], float(witness.at + 1)), *low[p + 1 :])
+    return min(
+        _tree_bound(problem, witness.below, low, below, stop, depth + 1), _tree_bound(problem, witness.above, above, high, stop, depth + 1)
+    )
+
+
+def _leaf_bound(
+    problem: ColocationProblem, prices: Leaf, low: tuple[float, ...], high: tuple[float, ...], stop: Callable[[], object]
+) -> float:
+    if len(prices.jobs) != len(problem.jobs) or len(prices.pools) != len(problem.pools):
+        raise BadWitnessError("has the wrong number of prices")
+    if not all(isfinite(price) for price in (*prices.jobs, *prices.pools)) or any(price < 0 for price in prices.jobs):
+        raise BadWitnessError("has a price that is negative or not finite")
+    ends = 0.0
+    for price, pool, least, most in zip(prices.pools, problem.pools, low, high, strict=True):
+        if price > pool.price_per_node_h * (1 + REL_TOL):
+            raise BadWitnessError("values a node above its price")  # the search below relies on it
+        if price < 0 and most == inf:
+            raise BadWitnessError("prices a total that has no limit")
+        ends += price * (least if price >= 0 else most) if price else 0.0
+    violation = fsum(_least_reduced_cost(problem, leader, prices, stop) for leader in range(len(problem.jobs)))
+    return fsum(prices.jobs) + ends + violation
+
+
+def partition_bound(problem: ColocationProblem) -> CheckedBound | None:
+    """Return the least cost over every partition into feasible groups, None for more than 13 jobs.
+
+    Limits on a pool's nodes are left out, which can only make it lower. Dynamic program over sets of jobs.
+    """
+    if len(problem.jobs) > MAX_EXHAUSTIVE_JOBS:
+        return None
+    groups: dict[int, list[tuple[int, float]]] = {k: [] for k in range(len(problem.jobs))}
+
+    def extend(members: list[int], start: int) -> None:
+        """Add every feasible group that begins with these members; a part of a feasible group is feasible."""
+        cost = _group_cost(problem, [problem.jobs[k] for k in members])
+        if cost is None:
+            return
+        groups[members[0]].append((sum(1 << k for k in members), cost))
+        for k in range(start, len(problem.jobs)):
+            if len(members) < problem.max_group_size:
+                extend([*members, k], k + 1)
+
+    for first in range(len(problem.jobs)):
+        extend([first], first + 1)
+    least = [0.0] + [inf] * ((1 << len(problem.jobs)) - 1)
+    for rest in range(1, len(least)):
+        first = (rest & -rest).bit_length() - 1
+        least[rest] = min((least[rest ^ mask] + cost for mask, cost in groups[first] if mask & rest == mask), default=inf)
+    return CheckedBound(round(least[-1], 9), "every partition searched") if isfinite(least[-1]) else None
+
+
+def _group_cost(problem: ColocationProblem, jobs: list[JobData]) -> float | None:
+    """Return dollars per hour of a group on the fewest nodes, None if it is not feasible."""
+    if len({(job.rollout_pool, job.train_pool) for job in jobs}) > 1:
+        return None
+    rollout, train = problem.pools[jobs[0].rollout_pool], problem.pools[jobs[0].train_pool]
+    limit = min(job.tolerable_s for job in jobs)
+    fits = (
+        at_most(max(job.solo_s for job in jobs), limit)
+        and at_most(fsum(job.train_s for job in jobs), limit)
+        and at_most(fsum(job.train_memory_gib for job in jobs), train.memory_gib)
+    )
+    if not fits:
+        return None
+    shapes = tuple((job.rollout_nodes, job.rollout_s, job.rollout_memory_gib) for job in jobs)
+    nodes = _fewest_nodes(shapes, limit, rollout.memory_gib)
+    return nodes * rollout.price_per_node_h + max(job.train_nodes for job in jobs) * train.price_per_node_h
 
 
 def fluid_bound(problem: ColocationProblem) -> float:
@@ -72,27 +161,27 @@ def fluid_bound(problem: ColocationProblem) -> float:
     return total * (1 - 1e-9)
 
 
-def _least_reduced_cost(
-    problem: ColocationProblem, leader: int, duals: Sequence[float], capacity_duals: Sequence[float], stop: Callable[[], object]
-) -> float:
+def _least_reduced_cost(problem: ColocationProblem, leader: int, prices: Leaf, stop: Callable[[], object]) -> float:
     """Return min(0, least reduced cost) of the feasible groups in which `leader` tolerates least (ties: lowest index)."""
     head = problem.jobs[leader]
     limit = head.tolerable_s
+    rollout_pool, train_pool = problem.pools[head.rollout_pool], problem.pools[head.train_pool]
     others = [
-        (duals[k], k, job)
+        (prices.jobs[k], k, job)
         for k, job in enumerate(problem.jobs)
         if k != leader
         and (job.rollout_pool, job.train_pool) == (head.rollout_pool, head.train_pool)
         and (job.tolerable_s, k) > (limit, leader)
-        and duals[k] > 0
+        and prices.jobs[k] > 0
         and at_most(job.solo_s, limit)
         and at_most(head.train_s + job.train_s, limit)
     ]
     others.sort(key=lambda item: (-item[0], item[1]))
-    rollout_price = problem.pools[head.rollout_pool].price_per_node_h + capacity_duals[head.rollout_pool]
-    train_price = problem.pools[head.train_pool].price_per_node_h + capacity_duals[head.train_pool]
-    rollout_memory = problem.pools[head.rollout_pool].memory_gib
-    train_memory = problem.pools[head.train_pool].memory_gib
+    rollout_price = max(0.0, rollout_pool.price_per_node_h - prices.pools[head.rollout_pool])
+    train_price = max(0.0, train_pool.price_per_node_h - prices.pools[head.train_pool])
+    rollout_memory, train_memory = rollout_pool.memory_gib, train_pool.memory_gib
+    most_rollout = inf if rollout_pool.nodes is None else rollout_pool.nodes
+    most_train = inf if train_pool.nodes is None else train_pool.nodes
     best = 0.0
 
     def search(group: list[JobData], price: float, start: int) -> None:
@@ -105,6 +194,8 @@ def _least_reduced_cost(
         if rollout_memory > 0:
             resident = fsum(job.rollout_nodes * job.rollout_memory_gib for job in group)
             nodes = max(nodes, ceil(resident / rollout_memory * (1 - 1e-9)))
+        if nodes > most_rollout or trainers > most_train:
+            return  # no plan holds this group, nor a larger one
         floor = rollout_price * nodes + train_price * trainers - price
         if floor < best:
             exact = _fewest_nodes(
@@ -112,7 +203,8 @@ def _least_reduced_cost(
                 limit,
                 rollout_memory,
             )
-            best = min(best, floor + rollout_price * (exact - nodes))
+            if exact <= most_rollout:
+                best = min(best, floor + rollout_price * (exact - nodes))
         places = problem.max_group_size - len(group)
         if places == 0:
             return
@@ -126,7 +218,7 @@ def _least_reduced_cost(
             if at_most(trained + job.train_s, limit) and at_most(kept + job.train_memory_gib, train_memory):
                 search([*group, job], price + dual, position + 1)
 
-    search([head], duals[leader], 0)
+    search([head], prices.jobs[leader], 0)
     return best
 
 

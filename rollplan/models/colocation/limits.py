@@ -1,0 +1,48 @@
+"""What can be said before any search: jobs that fit nowhere, and a bound in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rollplan.models.colocation.problem import ColocationProblem, at_most
+
+
+def fluid_bound(problem: ColocationProblem) -> float:
+    """Return the closed-form bound in dollars per hour: work and memory poured into nodes without regard to pieces.
+
+    A node of a group gives at most its period, which no member k lets exceed slo_k * solo_k; so
+    n_rollout(S) >= sum over S of r_k * rollout_k / (slo_k * solo_k), likewise for training, memory and group size.
+    """
+    total = 0.0
+    for pool_index, pool in enumerate(problem.pools):
+        for use in ("rollout", "train"):
+            jobs = [job for job in problem.jobs if (job.rollout_pool if use == "rollout" else job.train_pool) == pool_index]
+            if not jobs:
+                continue
+            nodes = np.array([job.rollout_nodes if use == "rollout" else job.train_nodes for job in jobs])
+            busy = np.array([job.rollout_s if use == "rollout" else job.train_s for job in jobs])
+            memory = np.array([job.rollout_memory_gib if use == "rollout" else job.train_memory_gib for job in jobs])
+            shares = [nodes * busy / np.array([job.tolerable_s for job in jobs]), nodes / problem.max_group_size]
+            if pool.memory_gib > 0:
+                shares.append(nodes * memory / pool.memory_gib)
+            total += pool.price_per_node_h * max(float(share.sum()) for share in shares) / (1 + 1e-9)
+    return total
+
+
+def impossible_jobs(problem: ColocationProblem) -> Iterable[str]:
+    """Yield, for each job that fits nowhere even alone, the requirement that excludes it."""
+    for job in problem.jobs:
+        for phase, pool_index, nodes, memory in (
+            ("rollout", job.rollout_pool, job.rollout_nodes, job.rollout_memory_gib),
+            ("training", job.train_pool, job.train_nodes, job.train_memory_gib),
+        ):
+            pool = problem.pools[pool_index]
+            if not at_most(memory, pool.memory_gib):
+                yield (
+                    f"job {job.name}: {phase} keeps {memory:.1f} GiB resident on each node, a node of pool {pool.name} has "
+                    f"{pool.memory_gib:.1f} GiB (more memory per node, or a smaller footprint)"
+                )
+            if pool.nodes is not None and nodes > pool.nodes:
+                yield f"job {job.name}: {phase} needs {nodes} nodes, pool {pool.name} has {pool.nodes} for it (raise `nodes`)"
