@@ -47,9 +47,8 @@ def main() -> None:
             if ours is None or plain is None or (mode == "paper" and ours.nodes != plain[1]):
                 raise SystemExit(f"decisions differ: {ours} and {plain}")
             fleet.remove(ours.ticket)
-    print(
-        f"Python {platform.python_version()}, {platform.machine()}, {options.live} live jobs in {len(groups)} groups, median of {options.arrivals}"
-    )
+    print(f"Python {platform.python_version()}, {platform.machine()}")
+    print(f"{options.live} live jobs in {len(groups)} groups, median of {options.arrivals} decisions")
     print(f"plain transcription of Algorithm 1  {1e3 * median(seconds['plain']):8.3f} ms")
     for mode in fleets:
         print(f"ours, {mode:<9}                     {1e3 * median(seconds[mode]):8.3f} ms", end="")

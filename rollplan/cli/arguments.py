@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rollplan.models.errors import Finding, InputError
 
-_SHARE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
+_SHARE = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*(%?)\s*")
 
 
 def share(text: str, option: str) -> float:

@@ -12,12 +12,12 @@ import json
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rollplan.models.certified import Stopped
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.files import read_text, write_whole
-from rollplan.models.strict import Strict, tuples
+from rollplan.models.strict import Strict, refusal, tuples
 
 
 class Tool(Strict):
@@ -192,6 +192,23 @@ class Plan(Strict):
     provenance: dict[str, int]
     warnings: tuple[str, ...]
     seal: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+
+    @model_validator(mode="after")
+    def _refers_to_itself(self) -> Self:
+        """Every name that the plan uses is in the plan, and every period is one; whether they are right `check` says."""
+        for number, group in enumerate(self.groups):
+            if not group.jobs or group.tightest not in {job.name for job in group.jobs}:
+                raise refusal(f"names a job in groups[{number}].tightest that the group does not have", "plan again")
+            if not {group.rollout_pool, group.train_pool} <= self.pools.keys():
+                raise refusal(f"names a pool in groups[{number}] that it does not have", "plan again")
+            if group.period_s <= 0 or group.expected_period_s <= 0 or any(min(job.solo_s, job.expected_solo_s) <= 0 for job in group.jobs):
+                raise refusal(f"has a time in groups[{number}] that is not positive", "plan again")
+            if group.binds.split(" ")[0] not in ("job", "training", "rollout"):
+                raise refusal(f"does not say in groups[{number}].binds what binds", "plan again")
+        for number, split in enumerate(self.splits):
+            if any(choice.iteration_s <= 0 for choice in (split.choice, *split.next_best, *([split.even] if split.even else []))):
+                raise refusal(f"has a time in splits[{number}] that is not positive", "plan again")
+        return self
 
     def sealed(self) -> Self:
         """Return the plan with the hash of its content."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rollplan.models.strict import Strict
-from rollplan.models.workload import Duration, GpuCount
+from rollplan.models.workload import Duration, GpuCount, WholeNumberKeys
 
 
 class Provenance(Strict):
@@ -24,5 +24,5 @@ class Profile(Strict):
     """
 
     provenance: Provenance
-    rollout: Annotated[dict[GpuCount, Duration], Field(min_length=1)]
-    train: Annotated[dict[GpuCount, Duration], Field(min_length=1)]
+    rollout: Annotated[dict[GpuCount, Duration], Field(min_length=1), WholeNumberKeys]
+    train: Annotated[dict[GpuCount, Duration], Field(min_length=1), WholeNumberKeys]

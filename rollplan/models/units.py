@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from rollplan.models.strict import refusal, show
 
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\s\d].*?)?\s*")
+_QUANTITY = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\s\d].*?)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _schema(unit: Unit) -> WithJsonSchema:
         {
             "type": "string",
             "description": f"{unit.kind}: a number and one of {unit.names}",
-            "pattern": rf"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*({units})\s*$",
+            "pattern": rf"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*({units})\s*$",
             "examples": [unit.example],
         }
     )

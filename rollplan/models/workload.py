@@ -72,7 +72,10 @@ def _whole_number_keys(raw: object) -> object:
     """Let JSON's text keys stand for numbers of GPUs."""
     if not isinstance(raw, dict):
         return raw
-    return {int(key) if isinstance(key, str) and key.isdecimal() and len(key) < 8 else key: value for key, value in raw.items()}
+    numbers = {key: int(key) if isinstance(key, str) and key.isascii() and key.isdecimal() and len(key) < 8 else key for key in raw}
+    if len(set(numbers.values())) < len(numbers):
+        raise refusal("gives one number of GPUs twice, as a number and as text", "keep one of the two")
+    return {numbers[key]: value for key, value in raw.items()}
 
 
 def _positive(seconds: float) -> float:
@@ -81,10 +84,15 @@ def _positive(seconds: float) -> float:
     return seconds
 
 
+def _known_lengths(name: str) -> str:
+    if name not in REFERENCE_LENGTHS:
+        raise refusal("is not a reference law of lengths", f"choose from {', '.join(REFERENCE_LENGTHS)}")
+    return name
+
+
 GpuCount = Annotated[int, Field(ge=1, le=1_000_000)]
-StageTable = Annotated[
-    dict[GpuCount, Annotated[Seconds, AfterValidator(_positive)]], Field(min_length=1), BeforeValidator(_whole_number_keys)
-]
+WholeNumberKeys = BeforeValidator(_whole_number_keys)
+StageTable = Annotated[dict[GpuCount, Annotated[Seconds, AfterValidator(_positive)]], Field(min_length=1), WholeNumberKeys]
 
 
 class Split(Strict):
@@ -120,13 +128,7 @@ class Job(Strict):
     rollout: Phase | None = None
     train: Phase | None = None
     sync_s: Seconds | None = Field(default=None, alias="sync")
-    lengths: str | None = None
+    lengths: Annotated[str, AfterValidator(_known_lengths)] | None = None
     responses: Annotated[int, Field(ge=1, le=10_000_000)] = 256
     profile: str | None = None
     split: Split | None = None
-
-    @model_validator(mode="after")
-    def _lengths_are_known(self) -> Self:
-        if self.lengths is not None and self.lengths not in REFERENCE_LENGTHS:
-            raise refusal(f"has the unknown lengths `{self.lengths}`", f"choose from {', '.join(REFERENCE_LENGTHS)}")
-        return self

@@ -142,7 +142,7 @@ class Fleet:
         )
         nodes = np.maximum(0, job.rollout_nodes - room.sum(axis=1))
         trainers = np.maximum(0, job.train_nodes - state.trainers[rows])
-        extra = nodes * rollout.price_per_node_h + trainers * self.pools[job.train_pool].price_per_node_h
+        extra = nodes * float(rollout.price_per_node_h) + trainers * float(self.pools[job.train_pool].price_per_node_h)
         extra[~self._pools_have(job, nodes, trainers)] = np.inf
         # Line 8 rejects even the exact fit on an added, empty node.
         extra[(nodes > 0) & ~self._memory_fits(job.rollout_memory_gib, np.array(rollout.memory_gib), rollout)] = np.inf

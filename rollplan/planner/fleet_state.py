@@ -14,8 +14,9 @@ class FleetState:
     """Rows of groups; rows of closed groups are reused, lowest first.
 
     size: jobs. cycle_s: longest solo time. limit_s: least tolerable period. train_s: sum of training. train_free_gib:
-    free memory of a training node. trainers: training nodes. nodes: rollout nodes. load_s, free_gib: seconds and
-    free memory of each rollout node, shape (rows, columns); nodes that do not exist have an infinite load.
+    free memory of a training node. trainers: training nodes. nodes: rollout nodes. node_gib: memory of
+    an empty rollout node. load_s, free_gib: seconds and free memory of each rollout node, shape (rows, columns); nodes
+    that do not exist have an infinite load.
     """
 
     def __init__(self) -> None:
@@ -38,13 +39,14 @@ class FleetState:
         self.train_free_gib[row] = pools[train_pool].memory_gib
         self.trainers[row] = self.nodes[row] = 0
         self.load_s[row] = np.inf
-        self.free_gib[row] = pools[rollout_pool].memory_gib
+        self.node_gib[row] = self.free_gib[row] = pools[rollout_pool].memory_gib
         return row
 
     def add(self, row: int, job: JobData, nodes: tuple[int, ...]) -> None:
         """Put a job onto rollout nodes of a group; nodes beyond the present ones are added, and trainers it lacks."""
-        while self.load_s.shape[1] <= max(nodes):
-            self._allocate(len(self.size), 2 * self.load_s.shape[1])
+        while (columns := self.load_s.shape[1]) <= max(nodes):
+            self._allocate(len(self.size), 2 * columns)
+            self.free_gib[:, columns:] = self.node_gib[:, None]
         self.size[row] += 1
         self.cycle_s[row] = max(self.cycle_s[row], job.solo_s)
         self.limit_s[row] = min(self.limit_s[row], job.tolerable_s)
@@ -73,6 +75,7 @@ class FleetState:
         self.train_s = self._grown("train_s", (rows,), np.float64)
         self.fullest_s = self._grown("fullest_s", (rows,), np.float64)
         self.train_free_gib = self._grown("train_free_gib", (rows,), np.float64)
+        self.node_gib = self._grown("node_gib", (rows,), np.float64)
         self.load_s = self._grown("load_s", (rows, columns), np.float64, np.inf)
         self.free_gib = self._grown("free_gib", (rows, columns), np.float64)
 

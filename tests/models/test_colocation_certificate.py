@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, reduce
+from functools import cache
 from inspect import getsource
 from math import inf, nan
 from random import Random
@@ -60,9 +60,10 @@ def wild_prices(random: Random, count: int, top: float) -> list[float]:
 
 
 def bent(random: Random, problem: ColocationProblem, witness: Witness | None) -> Witness:
-    """Return the true witness with prices bent by up to a third: they would prove too much if the search missed a group."""
+    """Return the true witness, bent a little: it would prove too much if the check missed a group or a total."""
     if isinstance(witness, Branch):
-        return replace(witness, below=bent(random, problem, witness.below), above=bent(random, problem, witness.above))
+        at = witness.at + random.choice([-1, 0, 0, 1])
+        return Branch(witness.pool, at, bent(random, problem, witness.below), bent(random, problem, witness.above))
     jobs = witness.jobs if witness else (50.0,) * len(problem.jobs)
     pools = witness.pools if witness else (0.0, 0.0)
     caps = [pool.price_per_node_h for pool in problem.pools]
@@ -138,6 +139,13 @@ def test_prices_that_are_too_high_are_lowered_to_a_bound() -> None:
     assert checked_bound(problem, jobs_only([100.0])) == CheckedBound(57.04, LP_PROOF)
 
 
+def test_a_group_that_takes_all_nodes_of_its_pools_is_searched() -> None:
+    """Groups that no pool can hold are left out of the search; this one just fits, and it is the optimum."""
+    jobs = tuple(JobData(name, 1.0, 50.0, 50.0) for name in "ab")
+    problem = ColocationProblem((replace(H20, nodes=1), replace(H800, nodes=1)), jobs)
+    assert checked_bound(problem, jobs_only([100.0, 100.0])).value == 57.04
+
+
 def test_a_witness_proves_what_the_closed_form_cannot() -> None:
     """Two of three equal jobs share a trainer but no rollout node: 71.84 $/h a pair, so 35.92 $/h a job."""
     problem = ColocationProblem((H20, H800), tuple(JobData(name, 1.0, 70.0, 50.0) for name in "abc"))
@@ -152,6 +160,13 @@ def test_branches_on_totals_prove_what_prices_alone_cannot() -> None:
     two_pairs = Leaf((0.0,) * 3, (14.8, 42.24))
     tree = Branch(pool=1, at=1, below=few_train, above=Branch(pool=0, at=1, below=few_rollout, above=two_pairs))
     assert (checked_bound(problem, jobs_only([28.52] * 3)).value, checked_bound(problem, tree).value) == (85.6, 114.08)
+
+
+def test_plans_with_just_the_total_of_a_branch_lie_below_it() -> None:
+    """One job needs one trainer: the below side proves its 57.04 $/h, and a count off by one would prove 84.48."""
+    problem = ColocationProblem((H20, H800), (JobData("a", 1.0, 100.0, 100.0),))
+    tree = Branch(pool=1, at=1, below=Leaf((157.04,), (0.0, -100.0)), above=Leaf((0.0,), (0.0, 42.24)))
+    assert checked_bound(problem, tree) == CheckedBound(57.04, LP_PROOF)
 
 
 def test_the_below_side_of_a_branch_must_be_proven_too() -> None:
@@ -180,7 +195,14 @@ def test_prices_of_zero_mean_the_fluid_bound() -> None:
     assert checked_bound(random_problem(1), jobs_only([0.0] * 7)) == fluid(random_problem(1))
 
 
-DEEP: Witness = reduce(lambda tree, at: Branch(0, at, tree, jobs_only([1.0] * 7)), range(1000), jobs_only([1.0] * 7))
+def deep(levels: int) -> Witness:
+    """Return a tree of so many levels."""
+    tree: Witness = jobs_only([1.0] * 7)
+    for at in range(levels):
+        tree = Branch(0, at, tree, jobs_only([1.0] * 7))
+    return tree
+
+
 BAD: list[tuple[Witness, str]] = [
     (Leaf((10.0,) * 6, (0.0, 0.0)), "the witness has the wrong number of prices"),
     (Leaf((10.0,) * 8, (0.0, 0.0)), "the witness has the wrong number of prices"),
@@ -192,18 +214,14 @@ BAD: list[tuple[Witness, str]] = [
     (Leaf((10.0,) * 7, (nan, 0.0)), "the witness has a price that is negative or not finite"),
     (Leaf((10.0,) * 7, (-inf, 0.0)), "the witness has a price that is negative or not finite"),
     (Leaf((10.0,) * 7, (-1.0, 0.0)), "the witness prices a total that has no limit"),
-    (Leaf((10.0,) * 7, (14.81, 0.0)), "the witness values a node above its price"),
     (Branch(2, 5, jobs_only([1.0] * 7), jobs_only([1.0] * 7)), "the witness parts plans by a pool that does not exist"),
     (Branch(-1, 5, jobs_only([1.0] * 7), jobs_only([1.0] * 7)), "the witness parts plans by a pool that does not exist"),
     (Branch(0, 5, jobs_only([1.0] * 7), Leaf((1.0,) * 7, (-1.0, 0.0))), "the witness prices a total that has no limit"),
-    (
-        reduce(lambda tree, at: Branch(0, at, tree, jobs_only([1.0] * 7)), range(1000), jobs_only([1.0] * 7)),
-        "the witness has too many branches",
-    ),
+    (deep(1000), "the witness has too many branches"),
 ]
 
 
-@pytest.mark.parametrize(("witness", "note"), BAD)
+@pytest.mark.parametrize(("witness", "note"), BAD, ids=[f"{number} {note}" for number, (_, note) in enumerate(BAD)])
 def test_an_unusable_witness_falls_back_to_the_fluid_bound_and_says_why(witness: Witness, note: str) -> None:
     """`check` must still print a bound that holds, and what is wrong with the plan file."""
     assert checked_bound(random_problem(1), witness) == replace(fluid(random_problem(1)), note=note)

@@ -29,6 +29,11 @@ TABLES = {
 }
 
 
+def about(value: float, rel: float = 1e-6) -> Looked:
+    """Return what an estimate near `value` equals."""
+    return Looked(pytest.approx(value, rel=rel), "estimated")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("table", "published"),
     [
@@ -65,7 +70,7 @@ def test_sizes_between_two_measured_ones_lie_between_their_values(size_b: float,
 
 def test_halfway_between_two_sizes_is_halfway_between_their_values() -> None:
     """8B is one seventh of the way from 7B to 14B."""
-    assert look_up(ROLLOUT_MEMORY_GB, 8) == Looked(pytest.approx(275.7 + (445.4 - 275.7) / 7), "estimated")
+    assert look_up(ROLLOUT_MEMORY_GB, 8) == about(275.7 + (445.4 - 275.7) / 7)
 
 
 @pytest.mark.parametrize(
@@ -99,17 +104,17 @@ def test_sync_is_the_published_value_where_there_is_one(size_b: float, nodes: in
 )
 def test_the_two_stage_law_is_within_10_percent_of_the_published_sync(size_b: float, nodes: int, gpus: int, published_s: float) -> None:
     """The law is asked for by giving the link's speed; it must agree with Fig. 12 where that was measured."""
-    assert sync_time(size_b, nodes, nodes, gpus, 2.5) == Looked(pytest.approx(published_s, rel=0.10), "estimated")
+    assert sync_time(size_b, nodes, nodes, gpus, 2.5) == about(published_s, rel=0.10)
 
 
 def test_sync_of_an_unmeasured_size_follows_the_law() -> None:
     """8B: 16 GB in bf16 over eight streams of 2.5 GB/s with 5 % overhead, then at 250 GB/s inside the node."""
-    assert sync_time(8, 1, 1, 8, None) == Looked(pytest.approx(16 / 20 * 1.05 + 16 / 250), "estimated")
+    assert sync_time(8, 1, 1, 8, None) == about(16 / 20 * 1.05 + 16 / 250)
 
 
 def test_sync_of_a_measured_size_on_other_nodes_follows_the_law() -> None:
     """7B from one training node to two rollout nodes was not measured."""
-    assert sync_time(7, 2, 1, 8, None) == Looked(pytest.approx(15.2 / 20 * 1.05 + 15.2 / 5.9), "estimated")
+    assert sync_time(7, 2, 1, 8, None) == about(15.2 / 20 * 1.05 + 15.2 / 5.9)
 
 
 @REPEATABLE

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -261,7 +262,7 @@ def test_window_returns_the_phases_that_run_inside_it() -> None:
         (([1], [1], [(0,)], 2, (1,)), r"gang must hold positions in 0\.\.0, got 1"),
     ],
 )
-def test_simulation_refuses_what_it_cannot_run(arguments: tuple, message: str) -> None:
+def test_simulation_refuses_what_it_cannot_run(arguments: tuple[Any, ...], message: str) -> None:
     """Field, rule, value: the form of every refusal here."""
     with pytest.raises(ValueError, match=message):
         simulate(*arguments)

@@ -187,12 +187,13 @@ class Replay:
 @pytest.fixture(params=[("paper", None), ("paper", False), ("lossless", None)], ids=["paper", "paper unpruned", "lossless"])
 def replays(request: pytest.FixtureRequest) -> list[Replay]:
     """Twenty histories of one policy, half of them on limited pools."""
-    return [Replay(seed, *request.param, limited=bool(seed % 2)) for seed in range(20)]
+    mode, skip_saturated = request.param
+    return [Replay(seed, mode, skip_saturated, limited=bool(seed % 2)) for seed in range(20)]
 
 
 def test_every_guarantee_holds_after_every_event(replays: list[Replay]) -> None:
     """Memory, SLO, node counts and cost of all members, by the independent verifier, after arrivals and departures."""
-    found = []
+    found: list[str] = []
     for replay in replays:
         for _ in range(60):
             replay.step()

@@ -18,10 +18,12 @@ from functools import lru_cache
 from math import ceil, fsum, inf, isfinite
 
 from rollplan.models.certified import Leaf, Witness
-from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, JobData, at_most
+from rollplan.models.colocation.problem import ColocationProblem, JobData, at_most
 
 MAX_EXHAUSTIVE_JOBS = 13
 _MAX_DEPTH = 400
+_MAX_NODES = 10**9
+_MAX_PRICE = 1e12
 
 
 class SearchStoppedError(Exception):
@@ -72,6 +74,8 @@ def _tree_bound(
         raise BadWitnessError("parts plans by a pool that does not exist")
     if depth > _MAX_DEPTH:
         raise BadWitnessError("has too many branches")
+    if abs(witness.at) > _MAX_NODES:
+        raise BadWitnessError("parts plans by an absurd total")
     p = witness.pool
     below = (*high[:p], min(high[p], float(witness.at)), *high[p + 1 :])
     above = (*low[:p], max(low[p], float(witness.at + 1)), *low[p + 1 :])
@@ -87,10 +91,10 @@ def _leaf_bound(
         raise BadWitnessError("has the wrong number of prices")
     if not all(isfinite(price) for price in (*prices.jobs, *prices.pools)) or any(price < 0 for price in prices.jobs):
         raise BadWitnessError("has a price that is negative or not finite")
+    if any(abs(price) > _MAX_PRICE for price in (*prices.jobs, *prices.pools)):
+        raise BadWitnessError("has a price beyond all measure")
     ends = 0.0
-    for price, pool, least, most in zip(prices.pools, problem.pools, low, high, strict=True):
-        if price > pool.price_per_node_h * (1 + REL_TOL):
-            raise BadWitnessError("values a node above its price")  # the search below relies on it
+    for price, least, most in zip(prices.pools, low, high, strict=True):
         if price < 0 and most == inf:
             raise BadWitnessError("prices a total that has no limit")
         ends += price * (least if price >= 0 else most) if price else 0.0
@@ -166,22 +170,25 @@ def _least_reduced_cost(problem: ColocationProblem, leader: int, prices: Leaf, s
     head = problem.jobs[leader]
     limit = head.tolerable_s
     rollout_pool, train_pool = problem.pools[head.rollout_pool], problem.pools[head.train_pool]
+    # What a node costs beyond what the witness pays for it; negative where a total is forced up.
+    rollout_price = rollout_pool.price_per_node_h - prices.pools[head.rollout_pool]
+    train_price = train_pool.price_per_node_h - prices.pools[head.train_pool]
+    most_rollout = inf if rollout_pool.nodes is None else rollout_pool.nodes
+    most_train = inf if train_pool.nodes is None else train_pool.nodes
     others = [
         (prices.jobs[k], k, job)
         for k, job in enumerate(problem.jobs)
         if k != leader
         and (job.rollout_pool, job.train_pool) == (head.rollout_pool, head.train_pool)
         and (job.tolerable_s, k) > (limit, leader)
-        and prices.jobs[k] > 0
+        # A job without a price only adds nodes, which helps where nodes are paid for.
+        and (prices.jobs[k] > 0 or min(rollout_price, train_price) < 0)
         and at_most(job.solo_s, limit)
         and at_most(head.train_s + job.train_s, limit)
     ]
     others.sort(key=lambda item: (-item[0], item[1]))
-    rollout_price = max(0.0, rollout_pool.price_per_node_h - prices.pools[head.rollout_pool])
-    train_price = max(0.0, train_pool.price_per_node_h - prices.pools[head.train_pool])
-    rollout_memory, train_memory = rollout_pool.memory_gib, train_pool.memory_gib
-    most_rollout = inf if rollout_pool.nodes is None else rollout_pool.nodes
-    most_train = inf if train_pool.nodes is None else train_pool.nodes
+    widest_rollout = max((job.rollout_nodes for _, _, job in others), default=0)
+    widest_train = max((job.train_nodes for _, _, job in others), default=0)
     best = 0.0
 
     def search(group: list[JobData], price: float, start: int) -> None:
@@ -189,25 +196,22 @@ def _least_reduced_cost(problem: ColocationProblem, leader: int, prices: Leaf, s
         if stop():
             raise SearchStoppedError
         trainers = max(job.train_nodes for job in group)
-        work = fsum(job.rollout_nodes * job.rollout_s for job in group)
-        nodes = max(max(job.rollout_nodes for job in group), ceil(work / limit * (1 - 1e-9)))
-        if rollout_memory > 0:
-            resident = fsum(job.rollout_nodes * job.rollout_memory_gib for job in group)
-            nodes = max(nodes, ceil(resident / rollout_memory * (1 - 1e-9)))
+        nodes = _nodes_at_least(group, limit, rollout_pool.memory_gib)
         if nodes > most_rollout or trainers > most_train:
             return  # no plan holds this group, nor a larger one
-        floor = rollout_price * nodes + train_price * trainers - price
-        if floor < best:
-            exact = _fewest_nodes(
-                tuple((job.rollout_nodes, job.rollout_s, job.rollout_memory_gib) for job in sorted(group, key=lambda j: j.rollout_s)),
-                limit,
-                rollout_memory,
-            )
+        separate = sum(job.rollout_nodes for job in group)
+        # The fewest nodes lie between `nodes` and one set for each job.
+        if rollout_price * (nodes if rollout_price >= 0 else separate) + train_price * trainers - price < best:
+            shapes = sorted((job.rollout_nodes, job.rollout_s, job.rollout_memory_gib) for job in group)
+            exact = _fewest_nodes(tuple(shapes), limit, rollout_pool.memory_gib)
             if exact <= most_rollout:
-                best = min(best, floor + rollout_price * (exact - nodes))
+                best = min(best, rollout_price * exact + train_price * trainers - price)
         places = problem.max_group_size - len(group)
         if places == 0:
             return
+        # The least that a larger group can cost, before the prices of its new jobs.
+        floor = rollout_price * (nodes if rollout_price >= 0 else separate + places * widest_rollout) - price
+        floor += train_price * (trainers if train_price >= 0 else max(trainers, widest_train))
         trained = fsum(job.train_s for job in group)
         kept = fsum(job.train_memory_gib for job in group)
         for position in range(start, len(others)):
@@ -215,11 +219,20 @@ def _least_reduced_cost(problem: ColocationProblem, leader: int, prices: Leaf, s
             if floor - places * others[position][0] >= best:
                 return
             dual, _, job = others[position]
-            if at_most(trained + job.train_s, limit) and at_most(kept + job.train_memory_gib, train_memory):
+            if at_most(trained + job.train_s, limit) and at_most(kept + job.train_memory_gib, train_pool.memory_gib):
                 search([*group, job], price + dual, position + 1)
 
     search([head], prices.jobs[leader], 0)
     return best
+
+
+def _nodes_at_least(group: list[JobData], period_s: float, memory_gib: float) -> int:
+    """Return a quick lower bound on the rollout nodes of a group: its widest job, its work, its memory."""
+    nodes = max(job.rollout_nodes for job in group)
+    nodes = max(nodes, ceil(fsum(job.rollout_nodes * job.rollout_s for job in group) / period_s * (1 - 1e-9)))
+    if memory_gib > 0:
+        nodes = max(nodes, ceil(fsum(job.rollout_nodes * job.rollout_memory_gib for job in group) / memory_gib * (1 - 1e-9)))
+    return nodes
 
 
 @lru_cache(maxsize=100_000)

@@ -45,4 +45,4 @@ def impossible_jobs(problem: ColocationProblem) -> Iterable[str]:
                     f"{pool.memory_gib:.1f} GiB (more memory per node, or a smaller footprint)"
                 )
             if pool.nodes is not None and nodes > pool.nodes:
-                yield f"job {job.name}: {phase} needs {nodes} nodes, pool {pool.name} has {pool.nodes} for it (raise `nodes`)"
+                yield f"job {job.name}: {phase} needs {nodes} nodes, pool {pool.name} has {pool.nodes} for co-located jobs (raise `nodes`)"

@@ -138,8 +138,7 @@ class Master:
         solution = self.lp.getSolution()
         row_dual = np.array(solution.row_dual)
         job_prices = np.maximum(0.0, row_dual[: self.jobs]) + 0.0
-        # A forced node is never worth more than its price; `check` relies on this to prune.
-        pool_prices = np.minimum(row_dual[self.jobs :], self.prices) + 0.0
+        pool_prices = row_dual[self.jobs :] + 0.0
         pool_prices[(pool_prices < 0) & np.isinf(box.high)] = 0.0
         reduced = self.columns.cost_per_h - self.use @ pool_prices - self.columns.dual_sum(job_prices)
         ends = [price * (low if price >= 0 else high) for price, low, high in zip(pool_prices, box.low, box.high, strict=True) if price]

@@ -18,6 +18,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from rollplan.models.colocation.problem import at_most
 
 _DP_STATES = 4096
+_DP_NODES = 100
+"""Most states and nodes of the dynamic program, which recurses once for each node; beyond them a MILP counts sets."""
 
 
 def fitting_sets(rollout_s: Sequence[float], memory_gib: Sequence[float], period_s: float, node_memory_gib: float) -> tuple[int, ...]:
@@ -40,7 +42,7 @@ def cover(sets: tuple[int, ...], demand: tuple[int, ...]) -> tuple[int, ...]:
 
     sets: closed under taking subsets, as `fitting_sets` returns them.
     """
-    if prod(d + 1 for d in demand) <= _DP_STATES:
+    if sum(demand) <= _DP_NODES and prod(d + 1 for d in demand) <= _DP_STATES:
         return tuple(sorted(_Cover(sets, len(demand)).fewest(demand), reverse=True))
     return _cover_by_milp(sets, demand)
 

@@ -139,7 +139,8 @@ class Search:
         """Return the dearest pool whose LP total is fractional, and the whole number below; None if there is none."""
         totals = node.relaxed.totals
         for pool in sorted(range(len(totals)), key=lambda p: -self._problem.pools[p].price_per_node_h):
-            inside = node.box.low[pool] < node.box.high[pool]
+            # Outside its limits lies a total that the LP cannot keep: there is nothing to cut there.
+            inside = node.box.low[pool] < totals[pool] < node.box.high[pool]
             if inside and abs(totals[pool] - round(totals[pool])) > _INTEGRAL:
                 return pool, floor(totals[pool])
         return None

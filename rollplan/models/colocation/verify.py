@@ -35,7 +35,7 @@ def verify(problem: ColocationProblem, solution: ColocationSolution) -> tuple[st
         if pool.nodes is not None and nodes > pool.nodes:
             found.append(f"pool {pool.name}: {nodes} nodes are used, it has {pool.nodes}")
     cost = fsum(nodes * pool.price_per_node_h for nodes, pool in zip(used, problem.pools, strict=True))
-    if abs(cost - solution.cost_per_h) > 1e-6 * max(1.0, cost):
+    if not abs(cost - solution.cost_per_h) <= 1e-6 * max(1.0, cost):  # NaN differs, too
         found.append(f"cost is {cost:.6f} $/h, the plan says {solution.cost_per_h:.6f}")
     return tuple(found)
 
@@ -73,6 +73,8 @@ def group_faults(problem: ColocationProblem, group: Group) -> list[str]:
     memory = fsum(job.train_memory_gib for job in jobs)
     if not at_most(memory, problem.pools[jobs[0].train_pool].memory_gib):
         found.append(f"a training node keeps {memory:.1f} GiB, it has {problem.pools[jobs[0].train_pool].memory_gib:.1f}")
+    if any(len(set(nodes)) != len(nodes) or not nodes for nodes in group.pinning):
+        return found  # such a pinning has no period
     seconds = round_robin_period([job.rollout_s for job in jobs], [job.train_s for job in jobs], group.pinning)
     for job in jobs:
         if not at_most(seconds, job.slo * (job.rollout_s + job.train_s)):
