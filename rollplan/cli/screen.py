@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollplan.cli.output import tell
+from rollplan.cli.timeline import timeline
 from rollplan.models.check import CheckReport
 from rollplan.models.plan import Busy, Plan, PlannedGroup, PlannedSplit, SplitChoice
 from rollplan.planner.explain import JobReason, binding_text
@@ -66,7 +67,8 @@ def explain_screen(plan: Plan) -> RenderableType:
     for group in plan.groups:
         nodes = f"{_nodes(group)}   {group.cost_per_h:.2f} $/h (alone {group.solo_cost_per_h:.2f})"
         idle = f"idle {_percent(1 - group.rollout_busy.worst, 0)} of rollout, {_percent(1 - group.train_busy.worst, 0)} of training"
-        parts += [Text(f"{group.name}   {nodes}   {idle}"), Text(f"  {binding_text(group)}"), _job_table(group), Text()]
+        parts += [Text(f"{group.name}   {nodes}   {idle}"), Text(f"  {binding_text(group)}"), _job_table(group)]
+        parts += [*map(Text, timeline(group)), Text()]
     for split in plan.splits:
         parts += [*_split_part(split), Text()]
     parts.append(_item("numbers", _numbers(plan)))

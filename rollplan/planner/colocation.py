@@ -7,8 +7,8 @@ from time import monotonic
 from typing import Literal
 
 from rollplan.models.certified import Certified, Limits, Report, gap, silent
+from rollplan.models.colocation.closed_form import impossible_jobs
 from rollplan.models.colocation.exact import exact, lower_bound
-from rollplan.models.colocation.limits import impossible_jobs
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
 from rollplan.models.errors import InfeasibleError, NoSolutionError
 from rollplan.planner.admission import Fleet, Mode

@@ -15,8 +15,8 @@ from ortools.sat.python import cp_model
 from rollplan.models.certified import Certified, Limits
 from rollplan.models.colocation.certificate import CheckedBound, checked_bound, partition_bound
 from rollplan.models.colocation.certificate import fluid_bound as checked_fluid_bound
+from rollplan.models.colocation.closed_form import fluid_bound, impossible_jobs
 from rollplan.models.colocation.exact import exact, lower_bound
-from rollplan.models.colocation.limits import fluid_bound, impossible_jobs
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, JobData, NodePool
 from rollplan.models.colocation.verify import verify
 from rollplan.models.errors import InfeasibleError

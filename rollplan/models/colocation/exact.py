@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import cast
 
 from rollplan.models.certified import Bound, Certified, Limits, Report, Stopped, Witness, gap, silent
+from rollplan.models.colocation.closed_form import fluid_bound, impossible_jobs
 from rollplan.models.colocation.columns import enumerate_groups
-from rollplan.models.colocation.limits import fluid_bound, impossible_jobs
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
 from rollplan.models.colocation.search import Search
 from rollplan.models.errors import InfeasibleError, NoSolutionError
