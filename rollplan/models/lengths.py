@@ -24,6 +24,8 @@ class QuantileLaw:
 
     def quantile(self, q: float) -> float:
         """Return the length in tokens below which a share `q` (0 to 1) of the responses ends."""
+        if not 0 <= q <= 1:
+            raise ValueError(f"q must be in 0 to 1, got {q}")
         for (q0, x0), (q1, x1) in pairwise(self._points()):
             if q <= q1:
                 return x0 + (x1 - x0) * (q - q0) / (q1 - q0)

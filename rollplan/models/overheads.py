@@ -34,14 +34,14 @@ BROADCAST_MANY_NODES_GB_S = 5.9
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A value from a table with its provenance; None where the size lies outside the table."""
+    """A value with its provenance."""
 
     value: float
     provenance: Provenance
 
 
 def look_up(table: Mapping[float, float], size_b: float) -> Looked | None:
-    """Return the table's value at `size_b` (10^9 parameters), interpolated between measured sizes."""
+    """Return the table's value at `size_b` (10^9 parameters), interpolated between measured sizes, None outside them."""
     if size_b in table:
         return Looked(table[size_b], "reference")
     sizes = sorted(table)

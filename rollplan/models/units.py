@@ -34,7 +34,7 @@ class Unit:
         """Return `raw` (text with a unit) in the unit used inside; raise a refusal otherwise."""
         if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
             raise refusal(f"is not a {self.kind}", f"write text such as `{self.example}`")
-        found = _QUANTITY.fullmatch(str(raw))
+        found = _QUANTITY.fullmatch(str(raw)) if len(str(raw)) <= 1000 else None
         if not found:
             raise refusal(f"is not a {self.kind}", f"write a number and a unit, such as `{self.example}`")
         number, unit = float(found[1]), found[2]

@@ -1,8 +1,9 @@
-"""YAML read safely and strictly: plain data only, and every refusal names its line.
+"""YAML read safely and strictly: plain data only, and what is refused inside a document is named with its line.
 
 The events of PyYAML's parser are turned into dictionaries, lists and scalars here, because the usual safe loader
 accepts more than a plan needs: aliases (a few hundred bytes can stand for billions of values), tags, merge keys, and
-duplicate keys of which the last one wins silently. Scalars follow YAML 1.2: `on` is text, `1:30` is text.
+duplicate keys of which the last one wins silently. Scalars follow YAML 1.2 (`on` and `1:30` are
+text) without its octal and hexadecimal numbers.
 """
 
 from __future__ import annotations

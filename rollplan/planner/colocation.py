@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Literal
 
 from rollplan.models.certified import Certified, Limits, Report, gap, silent
-from rollplan.models.colocation.closed_form import impossible_jobs
+from rollplan.models.colocation.closed_form import impossible
 from rollplan.models.colocation.exact import exact, lower_bound
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
 from rollplan.models.errors import InfeasibleError, NoSolutionError
@@ -28,7 +28,7 @@ def solve(
     """
     begun = monotonic()
     limits = limits or Limits()
-    if reasons := list(impossible_jobs(problem)):
+    if reasons := list(impossible(problem)):
         raise InfeasibleError(reasons)
     if method == "exact":
         found = exact(problem, limits, best_heuristic(problem, seed), seed, report)

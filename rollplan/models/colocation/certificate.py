@@ -1,27 +1,30 @@
 """Independent proof of a co-location bound from its witness.
 
 The witness is a tree. A branch parts the plans by how many nodes of a pool they use in total; a leaf holds prices u_k
-per job and d_p per pool. No plan whose totals lie in the leaf's box [l, h] costs less than
+per job and d_p per pool. No plan with the fewest nodes for each group and totals in the leaf's box [l, h] costs less than
 
     sum_k u_k + sum_p (d_p l_p if d_p >= 0 else d_p h_p) + sum over leaders of min(0, least reduced cost they lead),
 
 where a group's reduced cost is cost - sum_p d_p nodes_p - sum of its jobs' u. The bound of the tree is the least of its
-leaves. All feasible groups are searched here by a depth-first search of its own, in plain Python: nothing of the solver
-is imported.
+leaves; plans with nodes to spare cost more than their twins without. All feasible groups are searched here by a
+depth-first search of its own, in plain Python: nothing of the solver is imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, fsum, inf, isfinite
+from itertools import combinations
+from math import ceil, fsum, inf, isfinite, prod
 
 from rollplan.models.certified import Leaf, Witness
 from rollplan.models.colocation.problem import ColocationProblem, JobData, at_most
 
 MAX_EXHAUSTIVE_JOBS = 13
 _MAX_DEPTH = 400
+_SEARCHED_SHAPES = 20_000
+"""Most combinations of node counts up to which the fewest nodes are searched exactly."""
 _MAX_NODES = 10**9
 _MAX_PRICE = 1e12
 
@@ -36,11 +39,15 @@ class BadWitnessError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckedBound:
-    """A bound proven here: dollars per hour, the argument, and what was said against the witness."""
+    """A bound proven here: dollars per hour, the argument, and what was said against the witness.
+
+    rough: the jobs are so wide that node counts were bounded instead of searched, so the witness may prove more.
+    """
 
     value: float
     proof: str
     note: str = ""
+    rough: bool = False
 
 
 def checked_bound(problem: ColocationProblem, witness: Witness | None, stop: Callable[[], object] = lambda: None) -> CheckedBound:
@@ -48,7 +55,7 @@ def checked_bound(problem: ColocationProblem, witness: Witness | None, stop: Cal
 
     stop: when it answers, the search ends and only the fluid bound stands.
     """
-    fluid = CheckedBound(problem.next_cost(fluid_bound(problem)), "fluid")
+    fluid = CheckedBound(problem.next_cost(fluid_bound(problem)), "fluid", rough=_wide(problem))
     if witness is None:
         return fluid
     low = (0.0,) * len(problem.pools)
@@ -56,10 +63,16 @@ def checked_bound(problem: ColocationProblem, witness: Witness | None, stop: Cal
     try:
         value = problem.next_cost(_tree_bound(problem, witness, low, high, stop, 0))
     except SearchStoppedError:
-        return CheckedBound(fluid.value, fluid.proof, "the search for violated groups was stopped")
+        return replace(fluid, note="the search for violated groups was stopped")
     except BadWitnessError as error:
-        return CheckedBound(fluid.value, fluid.proof, f"the witness {error}")
-    return CheckedBound(value, "LP prices, every feasible group searched") if value > fluid.value else fluid
+        return replace(fluid, note=f"the witness {error}")
+    return replace(fluid, value=value, proof="LP prices, every feasible group searched") if value > fluid.value else fluid
+
+
+def _wide(problem: ColocationProblem) -> bool:
+    """Return whether some group may be too wide for its node count to be searched."""
+    widest = sorted((job.rollout_nodes + 1 for job in problem.jobs), reverse=True)
+    return prod(widest[: problem.max_group_size]) > _SEARCHED_SHAPES
 
 
 def _tree_bound(
@@ -144,7 +157,7 @@ def _group_cost(problem: ColocationProblem, jobs: list[JobData]) -> float | None
     if not fits:
         return None
     shapes = tuple((job.rollout_nodes, job.rollout_s, job.rollout_memory_gib) for job in jobs)
-    nodes = _fewest_nodes(shapes, limit, rollout.memory_gib)
+    nodes, _ = _between(shapes, limit, rollout.memory_gib)
     return nodes * rollout.price_per_node_h + max(job.train_nodes for job in jobs) * train.price_per_node_h
 
 
@@ -203,9 +216,9 @@ def _least_reduced_cost(problem: ColocationProblem, leader: int, prices: Leaf, s
         # The fewest nodes lie between `nodes` and one set for each job.
         if rollout_price * (nodes if rollout_price >= 0 else separate) + train_price * trainers - price < best:
             shapes = sorted((job.rollout_nodes, job.rollout_s, job.rollout_memory_gib) for job in group)
-            exact = _fewest_nodes(tuple(shapes), limit, rollout_pool.memory_gib)
-            if exact <= most_rollout:
-                best = min(best, rollout_price * exact + train_price * trainers - price)
+            least, most = _between(tuple(shapes), limit, rollout_pool.memory_gib)
+            if least <= most_rollout:
+                best = min(best, rollout_price * (least if rollout_price >= 0 else most) + train_price * trainers - price)
         places = problem.max_group_size - len(group)
         if places == 0:
             return
@@ -233,6 +246,36 @@ def _nodes_at_least(group: list[JobData], period_s: float, memory_gib: float) ->
     if memory_gib > 0:
         nodes = max(nodes, ceil(fsum(job.rollout_nodes * job.rollout_memory_gib for job in group) / memory_gib * (1 - 1e-9)))
     return nodes
+
+
+@lru_cache(maxsize=100_000)
+def _between(jobs: tuple[tuple[int, float, float], ...], period_s: float, memory_gib: float) -> tuple[int, int]:
+    """Return two counts between which the fewest nodes lie: equal, unless the jobs are too wide to be searched."""
+    if prod(copies + 1 for copies, _, _ in jobs) <= _SEARCHED_SHAPES:
+        exact = _fewest_nodes(jobs, period_s, memory_gib)
+        return exact, exact
+    return _nodes_by_weights(jobs, period_s, memory_gib), sum(copies for copies, _, _ in jobs)
+
+
+def _nodes_by_weights(jobs: tuple[tuple[int, float, float], ...], period_s: float, memory_gib: float) -> int:
+    """Return a lower bound on the nodes: if no node can host jobs of more than total weight 1, sum of copies * weight.
+
+    Any weights prove a bound, so it does not matter here that a library's LP finds good ones.
+    """
+    from scipy.optimize import linprog
+
+    sets = [
+        chosen
+        for size in range(1, len(jobs) + 1)
+        for chosen in combinations(range(len(jobs)), size)
+        if size == 1 or (at_most(fsum(jobs[k][1] for k in chosen), period_s) and at_most(fsum(jobs[k][2] for k in chosen), memory_gib))
+    ]
+    found = linprog(
+        [-copies for copies, _, _ in jobs], [[float(k in chosen) for k in range(len(jobs))] for chosen in sets], [1.0] * len(sets)
+    )
+    weights = [max(0.0, float(weight)) for weight in found.x] if found.x is not None else [0.0] * len(jobs)
+    heaviest = max(1.0, *(fsum(weights[k] for k in chosen) for chosen in sets))
+    return ceil(fsum(copies * weight for (copies, _, _), weight in zip(jobs, weights, strict=True)) / heaviest - 1e-6)
 
 
 @lru_cache(maxsize=100_000)

@@ -28,7 +28,7 @@ class Selection:
 def choose(
     problem: ColocationProblem, columns: Columns, kept: Ints, box: Box, limits: Limits, node_limit: int, seed: int, report: Report
 ) -> Selection:
-    """Choose groups among the columns `kept`, with total nodes in `box`, at least cost (PuLP, HiGHS).
+    """Choose groups among the columns `kept`, with total nodes in `box` (at a point: at most those), at least cost (PuLP, HiGHS).
 
     No start is passed, although a plan is known: with one, HiGHS 1.16 called a plan of 414.08 $/h optimal where 371.84
     exists, because it compared the start's objective with others from which presolve had taken a constant.

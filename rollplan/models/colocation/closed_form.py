@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from math import ceil
 
 import numpy as np
 
@@ -15,7 +16,13 @@ def fluid_bound(problem: ColocationProblem) -> float:
     A node of a group gives at most its period, which no member k lets exceed slo_k * solo_k; so
     n_rollout(S) >= sum over S of r_k * rollout_k / (slo_k * solo_k), likewise for training, memory and group size.
     """
-    total = 0.0
+    needs = pool_needs(problem)
+    return sum(pool.price_per_node_h * need for pool, need in zip(problem.pools, needs, strict=True)) / (1 + 1e-9)
+
+
+def pool_needs(problem: ColocationProblem) -> list[float]:
+    """Return the nodes that each pool must give at least: the largest of work, memory and places (docs/bounds.md)."""
+    needs = [0.0] * len(problem.pools)
     for pool_index, pool in enumerate(problem.pools):
         for use in ("rollout", "train"):
             jobs = [job for job in problem.jobs if (job.rollout_pool if use == "rollout" else job.train_pool) == pool_index]
@@ -27,11 +34,23 @@ def fluid_bound(problem: ColocationProblem) -> float:
             shares = [nodes * busy / np.array([job.tolerable_s for job in jobs]), nodes / problem.max_group_size]
             if pool.memory_gib > 0:
                 shares.append(nodes * memory / pool.memory_gib)
-            total += pool.price_per_node_h * max(float(share.sum()) for share in shares) / (1 + 1e-9)
-    return total
+            needs[pool_index] += max(float(share.sum()) for share in shares)
+    return needs
 
 
-def impossible_jobs(problem: ColocationProblem) -> Iterable[str]:
+def impossible(problem: ColocationProblem) -> Iterator[str]:
+    """Yield what excludes every plan before any search: jobs that fit nowhere even alone, pools that are too small."""
+    yield from impossible_jobs(problem)
+    for pool, need in zip(problem.pools, pool_needs(problem), strict=True):
+        least = ceil(need * (1 - 1e-9) - 1e-9)
+        if pool.nodes is not None and least > pool.nodes:
+            yield (
+                f"pool {pool.name}: the jobs need at least {least} nodes however they are grouped, it has {pool.nodes} for "
+                "co-located jobs (raise `nodes`, loosen `slo`, or remove jobs)"
+            )
+
+
+def impossible_jobs(problem: ColocationProblem) -> Iterator[str]:
     """Yield, for each job that fits nowhere even alone, the requirement that excludes it."""
     for job in problem.jobs:
         for phase, pool_index, nodes, memory in (

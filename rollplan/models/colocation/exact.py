@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import cast
 
 from rollplan.models.certified import Bound, Certified, Limits, Report, Stopped, Witness, gap, silent
-from rollplan.models.colocation.closed_form import fluid_bound, impossible_jobs
+from rollplan.models.colocation.closed_form import fluid_bound, impossible
 from rollplan.models.colocation.columns import enumerate_groups
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
 from rollplan.models.colocation.search import Search
@@ -28,8 +28,10 @@ def exact(
     Raises `InfeasibleError` if the pools cannot hold the jobs, `NoSolutionError` if the limit came first.
     """
     limits = limits or Limits()
-    if reasons := list(impossible_jobs(problem)):
+    if reasons := list(impossible(problem)):
         raise InfeasibleError(reasons)
+    if not problem.jobs:
+        return Certified(ColocationSolution((), 0.0), 0.0, Bound(0.0, "fluid"), "optimal", seed=seed)
     floor = problem.next_cost(fluid_bound(problem))
     if start is not None:
         report(start.cost_per_h, floor)

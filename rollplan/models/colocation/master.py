@@ -88,7 +88,7 @@ def pool_use(problem: ColocationProblem, columns: Columns) -> Ints:
 
 
 class Master:
-    """The LP over the columns added so far, re-solved from its last basis."""
+    """The LP over the columns added so far, re-solved from its last basis. Its costs are in units of the dearest node."""
 
     def __init__(self, problem: ColocationProblem, columns: Columns) -> None:
         self.columns, self.jobs = columns, len(problem.jobs)
@@ -102,7 +102,7 @@ class Master:
         for pool in range(len(self.prices)):
             self.lp.addRow(-highspy.kHighsInf, highspy.kHighsInf, 0, [], [])
             for sign in (1.0, -1.0):
-                self.lp.addCol(_MISSING_NODE * self.scale, 0.0, highspy.kHighsInf, 1, [self.jobs + pool], [sign])
+                self.lp.addCol(_MISSING_NODE, 0.0, highspy.kHighsInf, 1, [self.jobs + pool], [sign])
         self._add(np.flatnonzero((columns.members >= 0).sum(axis=1) == 1))
 
     def relax(self, box: Box, limits: Limits) -> Relaxation | None:
@@ -136,7 +136,7 @@ class Master:
     def _priced(self, box: Box) -> Relaxation:
         """Return what the present prices prove, before groups that are cheaper still are counted."""
         solution = self.lp.getSolution()
-        row_dual = np.array(solution.row_dual)
+        row_dual = np.array(solution.row_dual) * self.scale
         job_prices = np.maximum(0.0, row_dual[: self.jobs]) + 0.0
         pool_prices = row_dual[self.jobs :] + 0.0
         pool_prices[(pool_prices < 0) & np.isinf(box.high)] = 0.0
@@ -152,7 +152,7 @@ class Master:
             pools = np.flatnonzero(self.use[column])
             rows = [*(int(k) for k in members if k >= 0), *(self.jobs + int(pool) for pool in pools)]
             values = [*(1.0 for k in members if k >= 0), *(float(self.use[column, pool]) for pool in pools)]
-            self.lp.addCol(float(self.columns.cost_per_h[column]), 0.0, highspy.kHighsInf, len(rows), rows, values)
+            self.lp.addCol(float(self.columns.cost_per_h[column]) / self.scale, 0.0, highspy.kHighsInf, len(rows), rows, values)
             self.added.append(int(column))
 
 

@@ -116,7 +116,7 @@ class ColocationProblem:
         8 H20 for 14.80 $/h and 8 H800 for 42.24 $/h: every cost is a multiple of 0.08 $/h, so a bound of
         100.01 proves 100.08.
         """
-        prices = [Fraction(repr(pool.price_per_node_h)) for pool in self.pools if pool.price_per_node_h > 0]
+        prices = [Fraction(repr(float(pool.price_per_node_h))) for pool in self.pools if pool.price_per_node_h > 0]
         if not prices:
             return None
         unit = reduce(

@@ -27,8 +27,8 @@ _INTEGRAL = 1e-6
 class _Node:
     """A box of totals: its LP, the bound claimed for it, and where it was cut in two."""
 
-    def __init__(self, box: Box, relaxed: Relaxation, claimed: float) -> None:
-        self.box, self.relaxed, self.claimed = box, relaxed, claimed
+    def __init__(self, number: int, box: Box, relaxed: Relaxation, claimed: float) -> None:
+        self.number, self.box, self.relaxed, self.claimed = number, box, relaxed, claimed
         self.pool = self.at = -1
         self.children: tuple[_Node, _Node] | None = None
 
@@ -115,10 +115,13 @@ class Search:
         return None if self._root is None or self.bound().proof == "fluid" else _witness(self._root)
 
     def _open(self, box: Box, relaxed: Relaxation, at_least: float) -> _Node:
-        node = _Node(box, relaxed, max(at_least, self._problem.next_cost(relaxed.bound)))
         self._boxes += 1
-        heapq.heappush(self._heap, (node.claimed, self._boxes, node))
+        node = _Node(self._boxes, box, relaxed, max(at_least, self._problem.next_cost(relaxed.bound)))
+        self._push(node)
         return node
+
+    def _push(self, node: _Node) -> None:
+        heapq.heappush(self._heap, (node.claimed, node.number, node))
 
     def _cut(self, node: _Node) -> bool:
         """Cut the cheapest box at a fractional total, or around its integral totals; False if a limit forbids it."""
@@ -167,6 +170,7 @@ class Search:
         self._searched = True
         least = min(self._problem.next_cost(found.bound), self.best.cost_per_h if self.best else inf)
         self._heap = [(max(claimed, least), number, node) for claimed, number, node in self._heap]
+        heapq.heapify(self._heap)
         return True
 
     def _settle(self, node: _Node) -> str | None:
@@ -184,7 +188,7 @@ class Search:
                 return None
             if self._limits.stop() or self._nodes_left <= 1:
                 break
-        heapq.heappush(self._heap, (node.claimed, self._boxes, node))
+        self._push(node)
         return self._limits.stop() or "node limit"
 
     def _choose(self, kept: Ints, box: Box, nodes: int) -> Selection:
