@@ -1,7 +1,7 @@
 """rollplan: plans for RL post-training on disaggregated GPUs, each with a proven gap to the optimum.
 
 >>> from rollplan import Scenario, check, plan
->>> scenario = Scenario.load("examples/production_ten/on_demand.yaml")  # doctest: +SKIP
+>>> scenario = Scenario.load("examples/production_ten/paper_prices.yaml")  # doctest: +SKIP
 >>> check(scenario, plan(scenario)).valid  # doctest: +SKIP
 True
 

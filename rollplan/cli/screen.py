@@ -58,7 +58,8 @@ def check_screen(plan: Plan, report: CheckReport, allowed: float | None) -> Rend
             lines.append(f"  note      {report.checked.note}")
     limit = "" if allowed is None else f"   allowed {_percent(allowed)}: {'ok' if report.checked_gap <= allowed + 1e-9 else 'TOO LARGE'}"
     lines.append(f"  gap       {_percent(report.checked_gap)} checked{limit}")
-    return Group(*map(Text, lines), *(_item("fault", fault) for fault in report.faults))
+    items = [("note", note) for note in report.notes] + [("fault", fault) for fault in report.faults]
+    return Group(*map(Text, lines), *(_item(kind, text) for kind, text in items))
 
 
 def explain_screen(plan: Plan) -> RenderableType:

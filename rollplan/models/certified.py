@@ -9,7 +9,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 SolutionT = TypeVar("SolutionT")
 Proof = Literal["closed form", "LP relaxation", "branch and bound", "fluid", "exhaustive"]
-Stopped = Literal["optimal", "heuristic", "target gap", "node limit", "time limit", "interrupted"]
+Stopped = Literal["optimal", "heuristic", "target gap", "node limit", "search limit", "time limit", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class CheckReport:
     faults: what is wrong, in words; empty for a valid plan. value: $/h of the co-location part, None without one.
     checked: the bound proven here. claimed_bound: what the solver says, which may be higher.
     checked_gap: the largest of the co-location gap against the checked bound and the gaps of the splits.
+    notes: what was not looked at, because `stop` answered.
     """
 
     faults: tuple[str, ...]
@@ -44,6 +45,7 @@ class CheckReport:
     checked: CheckedBound | None
     claimed_bound: float | None
     checked_gap: float
+    notes: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -78,7 +80,11 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
         faults += said
     elif bool(problem.jobs) != (plan.certificate is not None):
         faults.append("certificate: missing" if problem.jobs else "certificate: there is no co-location to certify")
-    faults += _comparison(problem, plan.comparison)
+    notes: list[str] = []
+    try:
+        faults += _comparison(problem, plan.comparison, stop)
+    except algorithm1.StoppedError:
+        notes.append("the comparison with RollMux admission was not run to its end: out of time")
     value = solution.cost_per_h if problem.jobs and not misplaced else None
     colocation_gap = gap(value, checked.value) if value is not None and checked is not None else 0.0
     return CheckReport(
@@ -87,6 +93,7 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
         checked=checked,
         claimed_bound=plan.certificate.claimed_bound if plan.certificate else None,
         checked_gap=max(colocation_gap, split_gap),
+        notes=tuple(notes),
     )
 
 
@@ -207,13 +214,13 @@ def _claim(problem: ColocationProblem, certificate: Certificate, checked: Checke
             yield f"certificate: the plan claims {claimed}, less than the {checked.value} that its witness proves"
 
 
-def _comparison(problem: ColocationProblem, comparison: Comparison | None) -> Iterator[str]:
+def _comparison(problem: ColocationProblem, comparison: Comparison | None, stop: Callable[[], object]) -> Iterator[str]:
     if (comparison is not None) != bool(problem.jobs):
         yield "comparison: missing" if problem.jobs else "comparison: there is nothing to compare"
         return
     if comparison is None:
         return
-    admitted = algorithm1.run(problem)
+    admitted = algorithm1.run(problem, stop=stop)
     right = Comparison(
         solo=problem.solo_cost_per_h(), paper_admission=None if admitted is None else algorithm1.cost_per_h(problem, admitted)
     )

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from rollplan.models.strict import Strict
+from rollplan.models.strict import Strict, refusal
 from rollplan.models.units import DollarsPerHour, GBPerSecond, GiB
+
+
+def _worth_counting(price: float) -> float:
+    if 0 < price < 1e-4:
+        raise refusal("is less than a hundredth of a cent, which rounding would eat", "write 0 $/h, or a price of at least 0.0001 $/h")
+    return price
+
 
 Role = Literal["rollout", "train", "any"]
 
@@ -24,7 +31,7 @@ class Pool(Strict):
     gpu: Annotated[str, Field(min_length=1, max_length=60)]
     gpus_per_node: Annotated[int, Field(ge=1, le=1024)] = 8
     nodes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    price_per_gpu_h: DollarsPerHour = Field(alias="price")
+    price_per_gpu_h: Annotated[DollarsPerHour, AfterValidator(_worth_counting)] = Field(alias="price")
     memory_gib: GiB = Field(alias="memory")
 
 

@@ -57,7 +57,7 @@ class Phase(_Shorthand):
     """
 
     pool: str | None = None
-    nodes: Annotated[int, Field(ge=1, le=100_000)] = 1
+    nodes: Annotated[int, Field(ge=1, le=4096)] = 1
     time: Duration | None = None
     memory_gib: GiB | None = Field(default=None, alias="memory")
     switch_s: Seconds | None = Field(default=None, alias="switch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 from typing import Literal
@@ -15,6 +16,7 @@ from rollplan.planner.admission import Fleet, Mode
 from rollplan.planner.baselines import greedy, random_groups, solo
 
 Method = Literal["exact", "lossless", "paper", "greedy", "random", "solo"]
+_FEW_JOBS = 1000
 METHODS: tuple[Method, ...] = ("exact", "lossless", "paper", "greedy", "random", "solo")
 
 
@@ -31,9 +33,11 @@ def solve(
     if reasons := list(impossible(problem)):
         raise InfeasibleError(reasons)
     if method == "exact":
-        found = exact(problem, limits, best_heuristic(problem, seed), seed, report)
+        found = exact(problem, limits, best_heuristic(problem, seed, limits.interrupted), seed, report)
         return replace(found, seconds=monotonic() - begun)
-    solution = heuristic(problem, method, seed)
+    solution = heuristic(problem, method, seed, limits.stop)
+    if solution is None and (struck := limits.stop()):
+        raise NoSolutionError(f"the {struck} came before method {method} had placed every job")
     if solution is None:
         raise NoSolutionError(f"method {method} found no plan within the pools' nodes; method exact may find one")
     bound, witness = lower_bound(problem, limits)
@@ -42,14 +46,16 @@ def solve(
     return Certified(solution, solution.cost_per_h, bound, stopped, monotonic() - begun, seed, witness)
 
 
-def heuristic(problem: ColocationProblem, method: Method, seed: int = 0) -> ColocationSolution | None:
-    """Return the plan of one heuristic, None if it does not fit into the pools."""
+def heuristic(
+    problem: ColocationProblem, method: Method, seed: int = 0, stop: Callable[[], object] = lambda: None
+) -> ColocationSolution | None:
+    """Return the plan of one heuristic, None if it does not fit into the pools, or if `stop` ended greedy or random."""
     if method in ("paper", "lossless"):
         return admit_all(problem, "paper" if method == "paper" else "lossless")
     if method == "greedy":
-        return greedy(problem)
+        return greedy(problem, stop=stop)
     if method == "random":
-        return random_groups(problem, seed)
+        return random_groups(problem, seed, stop=stop)
     plan = solo(problem)
     used = [0] * len(problem.pools)
     for job in problem.jobs:
@@ -71,8 +77,13 @@ def admit_all(problem: ColocationProblem, mode: Mode) -> ColocationSolution | No
     return fleet.solution(problem, tickets)
 
 
-def best_heuristic(problem: ColocationProblem, seed: int = 0) -> ColocationSolution | None:
-    """Return the cheapest heuristic plan; of equals the first of lossless, paper, greedy, random, solo."""
-    methods: tuple[Method, ...] = ("lossless", "paper", "greedy", "random", "solo")
-    plans = [plan for method in methods if (plan := heuristic(problem, method, seed)) is not None]
+def best_heuristic(problem: ColocationProblem, seed: int = 0, stop: Callable[[], object] = lambda: None) -> ColocationSolution | None:
+    """Return the cheapest heuristic plan; of equals the first of lossless, paper, solo, greedy, random.
+
+    Greedy and random, whose effort grows with the square of the jobs, are left out above 1,000 jobs.
+    """
+    methods: tuple[Method, ...] = ("lossless", "paper", "solo", "greedy", "random")
+    if len(problem.jobs) > _FEW_JOBS:
+        methods = methods[:3]
+    plans = [plan for method in methods if (plan := heuristic(problem, method, seed, stop)) is not None]
     return min(plans, key=lambda plan: plan.cost_per_h) if plans else None

@@ -107,7 +107,8 @@ def test_check_shows_the_checked_bound_beside_the_claimed_one(cli: Call, plan_fi
 def test_check_json_holds_the_verdict(cli: Call, plan_file: Path) -> None:
     """CI reads keys, not sentences."""
     verdict = json.loads(cli("check", "scenario.yaml", "plan.json", "--max-gap", "50%", "--json").out)
-    assert verdict.keys() == {"checked", "checked_gap", "claimed_bound", "faults", "max_gap", "valid", "value", "within_max_gap"}
+    keys = {"checked", "checked_gap", "claimed_bound", "faults", "max_gap", "notes", "valid", "value", "within_max_gap"}
+    assert verdict.keys() == keys
     assert (verdict["valid"], verdict["max_gap"], verdict["within_max_gap"], verdict["faults"]) == (True, 0.5, True, [])
 
 

@@ -7,6 +7,7 @@ order, and adds the rest. prune=False leaves line 4 out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -80,10 +81,16 @@ def admit(
     return best[1], best[2]
 
 
-def run(problem: ColocationProblem, prune: bool = True) -> list[PlainGroup] | None:
-    """Admit all jobs of a problem in order; None if one found no room."""
+class StoppedError(Exception):
+    """The run was stopped before the last job."""
+
+
+def run(problem: ColocationProblem, prune: bool = True, stop: Callable[[], object] = lambda: None) -> list[PlainGroup] | None:
+    """Admit all jobs of a problem in order; None if one found no room. Raise `StoppedError` once `stop` answers."""
     groups: list[PlainGroup] = []
     for job in problem.jobs:
+        if stop():
+            raise StoppedError
         found = admit(problem, groups, job, prune)
         if found is None:
             return None

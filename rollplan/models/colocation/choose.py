@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import Literal
 
 import highspy
 import numpy as np
@@ -22,7 +23,7 @@ class Selection:
     chosen: tuple[int, ...] | None
     bound: float
     nodes: int
-    stopped: str
+    stopped: Literal["optimal", "infeasible", "node limit", "time limit", "interrupted"]
 
 
 def choose(
@@ -76,7 +77,7 @@ class _AnytimeHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP is not typed here
         }
         self._limits, self._scale, self._report = limits, scale, report
         self._best: tuple[float, float] | None = None
-        self._stopped: str | None = None
+        self._stopped: Literal["time limit", "interrupted"] | None = None
 
     def select(self, model: pulp.LpProblem, take: list[pulp.LpVariable], cost: list[float], kept: Ints) -> Selection:
         """Solve the model and translate the answer; take[i] stands for column kept[i] and costs cost[i] * scale."""
@@ -111,7 +112,7 @@ class _AnytimeHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP is not typed here
             data_in.user_interrupt = True  # type: ignore[attr-defined]
 
 
-_STOPPED = {
+_STOPPED: dict[highspy.HighsModelStatus, Literal["optimal", "infeasible", "node limit", "time limit", "interrupted"]] = {
     highspy.HighsModelStatus.kOptimal: "optimal",
     highspy.HighsModelStatus.kInfeasible: "infeasible",
     highspy.HighsModelStatus.kSolutionLimit: "node limit",

@@ -6,8 +6,6 @@ The LP in a box of totals answers most of them; the MILP answers those at which 
 
 from __future__ import annotations
 
-from typing import cast
-
 from rollplan.models.certified import Bound, Certified, Limits, Report, Stopped, Witness, gap, silent
 from rollplan.models.colocation.closed_form import fluid_bound, impossible
 from rollplan.models.colocation.columns import enumerate_groups
@@ -39,20 +37,23 @@ def exact(
     columns = enumerate_groups(problem, part.stop)
     cut_short = part.stop()
     search = Search(problem, columns, limits, seed, start, floor, report)
-    stopped = search.prove() if columns.complete else search.improve()
+    ended = search.prove() if columns.complete else search.improve()
+    if cut_short and not columns.complete:
+        ended = cut_short
     best = search.best
     if best is None:
-        if stopped == "infeasible":
+        if ended == "infeasible":
             raise InfeasibleError(_capacity_reasons(problem))
-        raise NoSolutionError("no plan was found before the limit; raise --time-limit or --node-limit")
+        raise NoSolutionError(f"the {ended} was reached before any plan was found{_ADVICE.get(ended, '')}")
     bound = search.bound()
-    if gap(best.cost_per_h, bound.value) <= 1e-9:
-        stopped = "optimal"
-    elif cut_short and not columns.complete:
-        stopped = cut_short
-    elif stopped == "optimal":
-        stopped = "target gap" if limits.target_gap else "node limit"
-    return Certified(best, best.cost_per_h, bound, cast(Stopped, stopped), seed=seed, witness=search.witness())
+    proven = gap(best.cost_per_h, bound.value) <= 1e-9
+    # A search that came to its end without a proof was content with the gap.
+    stopped: Stopped = "target gap" if ended == "optimal" or ended == "infeasible" else ended
+    stopped = "optimal" if proven else stopped
+    return Certified(best, best.cost_per_h, bound, stopped, seed=seed, witness=search.witness())
+
+
+_ADVICE = {"node limit": "; raise --node-limit", "time limit": "; raise --time-limit"}
 
 
 def lower_bound(problem: ColocationProblem, limits: Limits, max_columns: int = 200_000) -> tuple[Bound, Witness | None]:

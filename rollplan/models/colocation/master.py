@@ -96,6 +96,7 @@ class Master:
         self.prices = np.array([pool.price_per_node_h for pool in problem.pools])
         self.scale = max(float(self.prices.max()), 1e-9)
         self.added: list[int] = []
+        self._in_lp = np.zeros(len(columns), dtype=bool)
         self.lp = QuietHighs()
         for _ in range(self.jobs):
             self.lp.addRow(1.0, highspy.kHighsInf, 0, [], [])
@@ -114,6 +115,7 @@ class Master:
         while self._solve(limits):
             found = self._priced(box)
             least, attractive = _price(self.columns.members[:, 0], found.reduced_cost, self.jobs, -1e-7 * self.scale)
+            attractive = attractive[~self._in_lp[attractive]]  # one that is there is attractive by rounding only
             bound = found.bound + float(np.minimum(0.0, least).sum())
             if best is None or bound > best.bound or not len(attractive):
                 best = Relaxation(bound, found.job_prices, found.pool_prices, found.reduced_cost, found.totals)
@@ -154,6 +156,7 @@ class Master:
             values = [*(1.0 for k in members if k >= 0), *(float(self.use[column, pool]) for pool in pools)]
             self.lp.addCol(float(self.columns.cost_per_h[column]) / self.scale, 0.0, highspy.kHighsInf, len(rows), rows, values)
             self.added.append(int(column))
+            self._in_lp[column] = True
 
 
 def _price(leader: Ints, reduced: Floats, jobs: int, threshold: float) -> tuple[Floats, Ints]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from math import ceil, floor, inf
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +23,10 @@ _FIRST_NODES = 20
 _MAX_BOXES = 200
 """Boxes of totals looked at; the certificate carries one set of prices for each."""
 _INTEGRAL = 1e-6
+
+
+Ended = Literal["optimal", "infeasible", "node limit", "search limit", "time limit", "interrupted"]
+"""Why a search ended. `search limit`: a limit of its own, on boxes or columns, that no option raises."""
 
 
 class _Node:
@@ -55,12 +60,13 @@ class Search:
         self._heap: list[tuple[float, int, _Node]] = []
         self._boxes = 0
         self._searched = False
+        self._alone = problem.solo_cost_per_h()
 
-    def prove(self) -> str:
+    def prove(self) -> Ended:
         """Search until the plan is proven or a limit strikes; all groups are among the columns. Return why it ended."""
         self.branch_on_totals()
-        if self._root is None or self._good_enough():
-            return self._limits.stop() or "optimal"
+        if self._root is None or self._good_enough() or not self._heap:
+            return self._limits.stop() or ("optimal" if self.best else "infeasible")
         # A second time: with a good plan known, the columns that matter may be few enough for a proof.
         for nodes in (_FIRST_NODES, self._limits.node_limit):
             if self._good_enough():
@@ -77,10 +83,10 @@ class Search:
                 if undecided is not None:
                     return undecided
             elif not self._cut(node):
-                return self._limits.stop() or "node limit"
+                return self._limits.stop() or "search limit"
         return "optimal" if self.best else "infeasible"
 
-    def improve(self) -> str:
+    def improve(self) -> Ended:
         """Look for a better plan among columns that are not all groups; the LP proves nothing then."""
         half = self._limits.part(0.5)
         relaxed = self._master.relax(Box.of(self._problem), half)
@@ -90,7 +96,7 @@ class Search:
         kept, _ = self._worth_keeping(relaxed, _MANY_COLUMNS // 2)
         found = self._choose(kept, Box.of(self._problem), self._nodes_left)
         # "Infeasible" says nothing either: the groups that were left out might fit.
-        return cut_short or ("node limit" if found.stopped in ("infeasible", "optimal") else found.stopped)
+        return cut_short or ("search limit" if found.stopped in ("infeasible", "optimal") else found.stopped)
 
     def branch_on_totals(self) -> None:
         """Cut boxes at fractional totals until the LP of the cheapest one has integral totals: LPs only."""
@@ -117,7 +123,9 @@ class Search:
     def _open(self, box: Box, relaxed: Relaxation, at_least: float) -> _Node:
         self._boxes += 1
         node = _Node(self._boxes, box, relaxed, max(at_least, self._problem.next_cost(relaxed.bound)))
-        self._push(node)
+        # On the fewest nodes no plan costs more than every job alone: a box whose bound is higher holds no plan.
+        if relaxed.bound <= self._alone * (1 + 1e-6):
+            self._push(node)
         return node
 
     def _push(self, node: _Node) -> None:
@@ -173,7 +181,7 @@ class Search:
         heapq.heapify(self._heap)
         return True
 
-    def _settle(self, node: _Node) -> str | None:
+    def _settle(self, node: _Node) -> Ended | None:
         """Decide by MILP whether a plan has at most these totals; return why it was not decided, if so."""
         self._searched = True
         relaxed = self._master.relax(Box((0.0,) * len(node.box.high), node.box.high), self._limits) or node.relaxed
@@ -189,7 +197,7 @@ class Search:
             if self._limits.stop() or self._nodes_left <= 1:
                 break
         self._push(node)
-        return self._limits.stop() or "node limit"
+        return self._limits.stop() or ("node limit" if self._nodes_left <= 1 else "search limit")
 
     def _choose(self, kept: Ints, box: Box, nodes: int) -> Selection:
         """Run the MILP and keep what it finds."""
