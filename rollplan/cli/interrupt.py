@@ -1,4 +1,4 @@
-"""Ctrl-C that lets the search end: the first one asks it to stop, a second one between two steps kills."""
+"""Ctrl-C (and SIGTERM, which CI sends) that lets the search end: the first asks it to stop, a second one kills."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Interrupt:
-    """A context in which the first SIGINT only sets `asked`."""
+    """A context in which the first SIGINT or SIGTERM only sets `asked`."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -18,11 +18,12 @@ class Interrupt:
         return self.asked
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._note)
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.asked:

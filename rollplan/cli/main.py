@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -49,6 +52,8 @@ def run() -> NoReturn:
 
     try:
         app()
+    except SystemExit as done:
+        _exit(done.code if isinstance(done.code, int) else Exit.DONE)
     except InputError as error:
         _leave(str(error), Exit.INPUT)
     except InfeasibleError as error:
@@ -59,10 +64,20 @@ def run() -> NoReturn:
         _leave("interrupted before there was a plan", Exit.INTERRUPTED)
     except OSError as error:
         _leave(str(error), Exit.INPUT)
-    sys.exit(Exit.DONE)
+    _exit(Exit.DONE)
+
+
+def _exit(code: int) -> NoReturn:
+    """Leave at once if a solver that would not stop is still running: the interpreter cannot wait for it."""
+    if threading.active_count() > 1:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _leave(message: str, code: Exit) -> NoReturn:
     head, *rest = message.splitlines()
     note("\n".join([f"error: {head}", *rest]))
-    sys.exit(code)
+    _exit(code)

@@ -13,7 +13,9 @@ from rich.text import Text
 
 from rollplan.cli.output import tell
 from rollplan.cli.timeline import timeline
+from rollplan.models.certified import gap
 from rollplan.models.check import CheckReport
+from rollplan.models.colocation.certificate import MAX_EXHAUSTIVE_JOBS
 from rollplan.models.plan import Busy, Plan, PlannedGroup, PlannedSplit, SplitChoice
 from rollplan.planner.explain import JobReason, binding_text
 
@@ -108,6 +110,12 @@ def _cost_lines(plan: Plan) -> Iterator[str]:
     if splits:
         yield f"  of which  {certificate.value:12.2f} $/h co-located, {splits:.2f} $/h split jobs"
     yield f"  bound     {certificate.claimed_bound:12.2f} $/h   no plan costs less: {_claimed_proof(plan)}"
+    if (
+        certificate.witness_bound < certificate.claimed_bound - 0.005
+        and sum(len(group.jobs) for group in plan.groups) > MAX_EXHAUSTIVE_JOBS
+    ):
+        provable = gap(certificate.value, certificate.witness_bound)
+        yield f"  checkable {certificate.witness_bound:12.2f} $/h   the part that `check` can prove again (gap {_percent(provable)})"
     yield f"  alone     {comparison.solo:12.2f} $/h   every job on its own nodes{_saving(certificate.value, comparison.solo)}"
     if comparison.paper_admission is None:
         yield "  RollMux              -       its admission finds no room for these jobs"

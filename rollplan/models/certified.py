@@ -44,7 +44,10 @@ Witness: TypeAlias = Leaf | Branch
 
 @dataclass(frozen=True, slots=True)
 class Certified(Generic[SolutionT]):
-    """A solution, its value, a proven bound, why the search ended, and the witness of the bound if there is one."""
+    """A solution, its value, a proven bound, why the search ended, and the witness of the bound if there is one.
+
+    witness_bound: what can be proven again from the witness (without one: the fluid bound); at most the bound.
+    """
 
     solution: SolutionT
     value: float
@@ -53,6 +56,7 @@ class Certified(Generic[SolutionT]):
     seconds: float = 0.0
     seed: int = 0
     witness: Witness | None = None
+    witness_bound: float = 0.0
 
     @property
     def gap(self) -> float:

@@ -200,6 +200,8 @@ def _indexed(problem: ColocationProblem, witness: Totals | Prices) -> Witness:
 def _claim(problem: ColocationProblem, certificate: Certificate, checked: CheckedBound) -> Iterator[str]:
     """Yield what the claimed bound cannot rest on."""
     proof, claimed = certificate.claimed_proof, certificate.claimed_bound
+    if not checked.rough and "stopped" not in checked.note and not _equal(certificate.witness_bound, checked.value):
+        yield f"certificate: its witness proves {checked.value}, the plan says {certificate.witness_bound}"
     tolerance = _TOLERANCE * max(1.0, abs(claimed))
     if proof not in ("fluid", "LP relaxation", "branch and bound"):
         yield f"certificate: {proof} is not a known proof"

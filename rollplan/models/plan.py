@@ -166,12 +166,16 @@ class Totals(Strict):
 
 
 class Certificate(Strict):
-    """How far the co-location cost can be from the optimum. `claimed`: what the solver says; `check` proves its own."""
+    """How far the co-location cost can be from the optimum. `claimed`: what the solver says; `check` proves its own.
+
+    witness_bound: what the witness proves, the part of the claim that `check` can prove again.
+    """
 
     value: float
     claimed_bound: float
     claimed_gap: float
     claimed_proof: str
+    witness_bound: float
     stopped: Stopped
     witness: Totals | Prices | None
 

@@ -43,7 +43,7 @@ def solve(
     bound, witness = lower_bound(problem, limits)
     report(solution.cost_per_h, bound.value)
     stopped: Literal["optimal", "heuristic"] = "optimal" if gap(solution.cost_per_h, bound.value) <= 1e-9 else "heuristic"
-    return Certified(solution, solution.cost_per_h, bound, stopped, monotonic() - begun, seed, witness)
+    return Certified(solution, solution.cost_per_h, bound, stopped, monotonic() - begun, seed, witness, bound.value)
 
 
 def heuristic(

@@ -102,6 +102,7 @@ def _certificate(problem: ColocationProblem, found: Certified[ColocationSolution
         claimed_bound=found.bound.value,
         claimed_gap=found.gap,
         claimed_proof=found.bound.proof,
+        witness_bound=found.witness_bound,
         stopped=found.stopped,
         witness=None if found.witness is None else _witness(problem, found.witness),
     )

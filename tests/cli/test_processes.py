@@ -60,6 +60,33 @@ def test_interrupted_plan_writes_the_best_plan_so_far(run_cli: Call, folder: Pat
     assert run_cli("check", "scenario.yaml", "plan.json").code == 0
 
 
+@pytest.mark.slow
+def test_sigterm_saves_the_plan_as_ctrl_c_does(run_cli: Call, folder: Path) -> None:
+    """CI ends a job that takes too long with SIGTERM."""
+    (folder / "scenario.yaml").write_text(many_jobs(150))
+    with start(folder, "plan", "scenario.yaml", "-o", "plan.json", "--time-limit", "600") as process:
+        assert process.stderr is not None
+        assert "incumbent" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=HANG_S)
+    assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted: this is the best plan so far")
+    assert run_cli("check", "scenario.yaml", "plan.json").code == 0
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_ends_at_once_without_plan_or_traceback(folder: Path) -> None:
+    """The solver may be deep in a sub-MIP that hears nobody; a KeyboardInterrupt inside its callback broke it once."""
+    (folder / "scenario.yaml").write_text(many_jobs(150))
+    with start(folder, "plan", "scenario.yaml", "-o", "plan.json", "--time-limit", "600") as process:
+        assert process.stderr is not None
+        for _ in range(2):
+            assert "incumbent" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=HANG_S)
+    assert (process.returncode, "Traceback" in err) == (130, False)
+
+
 def test_interrupt_before_there_is_a_plan_leaves_with_130_and_nothing_behind(scenario_file: Path) -> None:
     """Here Ctrl-C comes at the moment when the scenario is opened."""
     program = """\

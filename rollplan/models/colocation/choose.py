@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite
+from threading import Thread
+from time import monotonic
 from typing import Literal
 
 import highspy
@@ -14,6 +16,9 @@ from rollplan.models.certified import Limits, Report
 from rollplan.models.colocation.columns import Columns, Ints
 from rollplan.models.colocation.master import Box, QuietHighs, pool_use
 from rollplan.models.colocation.problem import ColocationProblem
+
+_PATIENCE_S = 3.0
+"""Seconds that the solver has to stop once it was asked to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,8 @@ class _AnytimeHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP is not typed here
         self.buildSolverModel(model)
         solver.setCallback(self._watch, None)
         solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
-        solver.run()
+        if not self._run(solver):
+            return Selection(None, -inf, 0, self._limits.stop() or "time limit")
         status, info = solver.getModelStatus(), solver.getInfo()
         stopped = self._stopped or _STOPPED.get(status)
         if stopped is None:
@@ -101,6 +107,22 @@ class _AnytimeHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP is not typed here
         if abs(value - info.objective_function_value) > 1e-6 * max(1.0, abs(value)):
             bound = -inf  # the solver does not know what its own answer costs: its bound is worth nothing
         return Selection(tuple(map(int, kept[chosen])), bound, nodes, stopped)
+
+    def _run(self, solver: highspy.Highs) -> bool:
+        """Run the solver beside the main thread, so that signals are heard; False if it did not stop when asked to.
+
+        HiGHS asks its callback rarely inside a sub-MIP. A solver that is left behind ends at its next question.
+        """
+        thread = Thread(target=solver.run, daemon=True)
+        thread.start()
+        asked: float | None = None
+        while thread.is_alive():
+            thread.join(0.02)
+            if asked is None and self._limits.stop():
+                asked = monotonic()
+            if asked is not None and monotonic() - asked > _PATIENCE_S:
+                return False
+        return True
 
     def _watch(self, kind: object, message: str, data_out: object, data_in: object, user: object) -> None:
         best = (getattr(data_out, "mip_primal_bound", inf), getattr(data_out, "mip_dual_bound", -inf))

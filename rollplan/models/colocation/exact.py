@@ -50,7 +50,7 @@ def exact(
     # A search that came to its end without a proof was content with the gap.
     stopped: Stopped = "target gap" if ended == "optimal" or ended == "infeasible" else ended
     stopped = "optimal" if proven else stopped
-    return Certified(best, best.cost_per_h, bound, stopped, seed=seed, witness=search.witness())
+    return Certified(best, best.cost_per_h, bound, stopped, seed=seed, witness=search.witness(), witness_bound=search.witness_bound())
 
 
 _ADVICE = {"node limit": "; raise --node-limit", "time limit": "; raise --time-limit"}

@@ -120,6 +120,10 @@ class Search:
         """Return the prices that prove the LP part of the bound, None if the fluid bound is better."""
         return None if self._root is None or self.bound().proof == "fluid" else _witness(self._root)
 
+    def witness_bound(self) -> float:
+        """Return what the witness proves, without one the fluid bound."""
+        return self._fluid if self.witness() is None else min(self._lowest_by_lp(), self.bound().value)
+
     def _open(self, box: Box, relaxed: Relaxation, at_least: float) -> _Node:
         self._boxes += 1
         node = _Node(self._boxes, box, relaxed, max(at_least, self._problem.next_cost(relaxed.bound)))
