@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 def planned(name: str, **limits: float) -> tuple[Scenario, Plan]:
     scenario = Scenario.load(EXAMPLES / name)
-    return scenario, plan(scenario, limits=Limits(**limits))  # type: ignore[arg-type]
+    return scenario, plan(scenario, limits=Limits(**limits))
 
 
 @pytest.mark.parametrize(

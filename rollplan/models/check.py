@@ -276,6 +276,6 @@ def _solution(choice: SplitChoice) -> SplitSolution:
 
 def _price(scenario: Scenario, choice: SplitChoice) -> Iterator[str]:
     nodes = split_nodes(scenario, choice)
-    cost = sum(count * scenario.pools[name].gpus_per_node * scenario.pools[name].price_per_gpu_h for name, count in nodes.items())
+    cost = sum(count * scenario.pools[name].price_per_node_h for name, count in nodes.items())
     if not _equal(choice.cost_per_h, cost):
         yield f"costs {cost} $/h, the plan says {choice.cost_per_h}"

@@ -102,8 +102,8 @@ def _rollout_busy(jobs: Sequence[ResolvedJob], times: Sequence[JobTimes], group:
 def split_choice(scenario: Scenario, solution: SplitSolution) -> SplitChoice:
     """Return a split with its price: whole nodes, because nodes are rented whole."""
     nodes = split_nodes(scenario, solution)
-    price = {name: scenario.pools[name].price_per_gpu_h * scenario.pools[name].gpus_per_node for name in nodes}
-    return SplitChoice(**asdict(solution), cost_per_h=round(sum(count * price[name] for name, count in nodes.items()), 9))
+    cost = sum(count * scenario.pools[name].price_per_node_h for name, count in nodes.items())
+    return SplitChoice(**asdict(solution), cost_per_h=round(cost, 9))
 
 
 def binding_stage(choice: SplitSolution | SplitChoice) -> str:
@@ -151,9 +151,9 @@ def _pool(scenario: Scenario, name: str, parts: list[tuple[int, Busy]]) -> PoolU
         gpu=pool.gpu,
         nodes=nodes,
         gpus=gpus,
-        price_per_node_h=round(pool.price_per_gpu_h * pool.gpus_per_node, 9),
+        price_per_node_h=pool.price_per_node_h,
         memory_gib_per_node=pool.memory_gib,
-        cost_per_h=round(gpus * pool.price_per_gpu_h, 9),
+        cost_per_h=round(nodes * pool.price_per_node_h, 9),
         busy=busy,
     )
 

@@ -34,6 +34,11 @@ class Pool(Strict):
     price_per_gpu_h: Annotated[DollarsPerHour, AfterValidator(_worth_counting)] = Field(alias="price")
     memory_gib: GiB = Field(alias="memory")
 
+    @property
+    def price_per_node_h(self) -> float:
+        """Dollars per hour of a whole node."""
+        return round(self.price_per_gpu_h * self.gpus_per_node, 9)
+
 
 class Link(Strict):
     """The network between two pools; `bandwidth_gb_s` is what one stream gets (RollMux: 20 Gbps), in 10^9 bytes/s."""

@@ -78,7 +78,7 @@ class Resolved:
         pools = tuple(
             NodePool(
                 name=name,
-                price_per_node_h=round(pool.price_per_gpu_h * pool.gpus_per_node, 9),
+                price_per_node_h=pool.price_per_node_h,
                 memory_gib=pool.memory_gib,
                 nodes=None if pool.nodes is None else pool.nodes - reserved_nodes(scenario, name),
             )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group, at_most
-from rollplan.models.colocation.solution import cost_of, solution_of
+from rollplan.models.colocation.solution import cost_of, pools_suffice, solution_of
 
 
 def solo(problem: ColocationProblem) -> ColocationSolution:
@@ -120,10 +120,4 @@ def _one_by_one(
         first_new = len(chosen.busy_s)
         chosen.add(k, tuple(sorted([*nodes, *range(first_new, first_new + job.rollout_nodes - len(nodes))])))
     built = tuple(group.group() for group in groups)
-    used = [0] * len(problem.pools)
-    for group in built:
-        used[problem.jobs[group.jobs[0]].rollout_pool] += group.rollout_nodes
-        used[problem.jobs[group.jobs[0]].train_pool] += group.train_nodes
-    if any(pool.nodes is not None and nodes > pool.nodes for pool, nodes in zip(problem.pools, used, strict=True)):
-        return None
-    return ColocationSolution(built, cost_of(problem, built))
+    return ColocationSolution(built, cost_of(problem, built)) if pools_suffice(problem, built) else None

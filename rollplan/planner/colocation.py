@@ -11,6 +11,7 @@ from rollplan.models.certified import Certified, Limits, Report, gap, silent
 from rollplan.models.colocation.closed_form import impossible
 from rollplan.models.colocation.exact import exact, lower_bound
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
+from rollplan.models.colocation.solution import pools_suffice
 from rollplan.models.errors import InfeasibleError, NoSolutionError
 from rollplan.planner.admission import Fleet, Mode
 from rollplan.planner.baselines import greedy, random_groups, solo
@@ -57,12 +58,7 @@ def heuristic(
     if method == "random":
         return random_groups(problem, seed, stop=stop)
     plan = solo(problem)
-    used = [0] * len(problem.pools)
-    for job in problem.jobs:
-        used[job.rollout_pool] += job.rollout_nodes
-        used[job.train_pool] += job.train_nodes
-    fits = all(pool.nodes is None or nodes <= pool.nodes for pool, nodes in zip(problem.pools, used, strict=True))
-    return plan if fits else None
+    return plan if pools_suffice(problem, plan.groups) else None
 
 
 def admit_all(problem: ColocationProblem, mode: Mode) -> ColocationSolution | None:

@@ -295,7 +295,7 @@ def test_the_certificates_own_search_of_all_partitions_names_its_argument_and_it
     """13 jobs are searched, 14 are left to the LP prices."""
     problem = random_problem(1, size=13)
     most = replace(problem, jobs=(*problem.jobs, problem.jobs[0]))
-    assert partition_bound(problem) == CheckedBound(pytest.approx(value_of(problem)), "every partition searched")  # type: ignore[arg-type]
+    assert partition_bound(problem) == CheckedBound(pytest.approx(value_of(problem)), "every partition searched")
     assert partition_bound(most) is None
 
 

@@ -31,7 +31,7 @@ TABLES = {
 
 def about(value: float, rel: float = 1e-6) -> Looked:
     """Return what an estimate near `value` equals."""
-    return Looked(pytest.approx(value, rel=rel), "estimated")  # type: ignore[arg-type]
+    return Looked(pytest.approx(value, rel=rel), "estimated")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_words_that_yaml_1_1_would_convert_stay_text(text: str) -> None:
 def test_scalars_follow_the_core_schema_of_yaml_1_2(text: str, value: object) -> None:
     """Numbers, booleans and null, each with its type."""
     found = parse_yaml(f"a: {text}", "job.yaml")
-    assert (found, type(found["a"])) == ({"a": value}, type(value))  # type: ignore[index]
+    assert (found, type(found["a"])) == ({"a": value}, type(value))
 
 
 @pytest.mark.parametrize("quoted", ["'12'", '"12"', "|-\n  12", ">-\n  12"])
@@ -155,7 +155,7 @@ def test_the_deepest_allowed_nesting_is_read(opening: str, closing: str) -> None
     """No file of ours needs more than six levels."""
     value = parse_yaml(opening * MAX_DEPTH + "x" + closing * MAX_DEPTH, "job.yaml")
     for _ in range(MAX_DEPTH):
-        (value,) = value.values() if isinstance(value, dict) else value  # type: ignore[misc]
+        (value,) = value.values() if isinstance(value, dict) else value
     assert value == "x"
 
 

@@ -17,6 +17,7 @@ from rollplan.models.colocation.columns import Columns, Ints
 from rollplan.models.colocation.master import Box, QuietHighs, pool_use
 from rollplan.models.colocation.problem import ColocationProblem
 
+MilpEnd = Literal["optimal", "infeasible", "node limit", "time limit", "interrupted"]
 _PATIENCE_S = 3.0
 """Seconds that the solver has to stop once it was asked to."""
 
@@ -28,7 +29,7 @@ class Selection:
     chosen: tuple[int, ...] | None
     bound: float
     nodes: int
-    stopped: Literal["optimal", "infeasible", "node limit", "time limit", "interrupted"]
+    stopped: MilpEnd
 
 
 def choose(
@@ -125,16 +126,18 @@ class _AnytimeHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP is not typed here
         return True
 
     def _watch(self, kind: object, message: str, data_out: object, data_in: object, user: object) -> None:
+        self._stopped = self._limits.stop()
+        if self._stopped:
+            if data_in is not None:
+                data_in.user_interrupt = True  # type: ignore[attr-defined]  # highspy's callback data is not typed
+            return  # whoever waited may be gone: say nothing more
         best = (getattr(data_out, "mip_primal_bound", inf), getattr(data_out, "mip_dual_bound", -inf))
         if best != self._best and isfinite(best[0]):
             self._best = best
             self._report(best[0] * self._scale, best[1] * self._scale)
-        self._stopped = self._limits.stop()
-        if self._stopped and data_in is not None:
-            data_in.user_interrupt = True  # type: ignore[attr-defined]
 
 
-_STOPPED: dict[highspy.HighsModelStatus, Literal["optimal", "infeasible", "node limit", "time limit", "interrupted"]] = {
+_STOPPED: dict[highspy.HighsModelStatus, MilpEnd] = {
     highspy.HighsModelStatus.kOptimal: "optimal",
     highspy.HighsModelStatus.kInfeasible: "infeasible",
     highspy.HighsModelStatus.kSolutionLimit: "node limit",

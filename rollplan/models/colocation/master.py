@@ -27,7 +27,7 @@ from rollplan.models.colocation.columns import Columns, Floats, Ints
 from rollplan.models.colocation.problem import ColocationProblem
 
 _PER_LEADER = 6
-"""Columns of each leader added per pricing round; more rounds or more columns were both slower at 100 to 300 jobs."""
+"""Columns of each leader added per pricing round, so that rounds are few and the LP stays small."""
 _MISSING_NODE = 1e3
 """Price of leaving the box by a node, in units of the dearest node: the LP stays feasible, its prices stay finite."""
 

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import heapq
-from math import ceil, floor, inf
+from math import floor, inf
 from typing import Literal
 
 import numpy as np
 
 from rollplan.models.certified import Bound, Branch, Leaf, Limits, Report, Witness, gap
-from rollplan.models.colocation.choose import Selection, choose
+from rollplan.models.colocation.choose import MilpEnd, Selection, choose
 from rollplan.models.colocation.columns import Columns, Ints
 from rollplan.models.colocation.master import Box, Master, Relaxation
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
 from rollplan.models.colocation.solution import solution_of
 
 _MANY_COLUMNS = 100_000
-"""Most columns given to the MILP: so many take about 10 s to build."""
+"""Most columns given to the MILP: so many take about 2 s to build."""
 _FEW_COLUMNS = 2_500
 """Columns of the MILPs that only look for a good plan, and up to which one MILP is better than one for each total."""
 _FIRST_NODES = 20
+"""Search nodes of the first of them: HiGHS finds its good plans at the root."""
 _MAX_BOXES = 200
 """Boxes of totals looked at; the certificate carries one set of prices for each."""
 _INTEGRAL = 1e-6
 
 
-Ended = Literal["optimal", "infeasible", "node limit", "search limit", "time limit", "interrupted"]
+Ended = MilpEnd | Literal["search limit"]
 """Why a search ended. `search limit`: a limit of its own, on boxes or columns, that no option raises."""
 
 
@@ -165,7 +166,7 @@ class Search:
         for pool, (low, high) in enumerate(zip(node.box.low, node.box.high, strict=True)):
             total = round(float(np.clip(node.relaxed.totals[pool], low, high)))
             if low < total:
-                return pool, ceil(total) - 1
+                return pool, total - 1
             if total < high:
                 return pool, total
         raise AssertionError("a point cannot be cut")

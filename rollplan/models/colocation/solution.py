@@ -27,11 +27,22 @@ def group_of(problem: ColocationProblem, members: list[int]) -> Group:
     return Group(tuple(members), pin(nodes, len(jobs)), len(nodes), max(job.train_nodes for job in jobs))
 
 
-def cost_of(problem: ColocationProblem, groups: Iterable[Group]) -> float:
-    """Return dollars per hour of the groups' nodes."""
+def pool_totals(problem: ColocationProblem, groups: Iterable[Group]) -> list[int]:
+    """Return the nodes that groups take of each pool."""
     nodes = [0] * len(problem.pools)
     for group in groups:
         job = problem.jobs[group.jobs[0]]
         nodes[job.rollout_pool] += group.rollout_nodes
         nodes[job.train_pool] += group.train_nodes
-    return problem.price(nodes)
+    return nodes
+
+
+def pools_suffice(problem: ColocationProblem, groups: Iterable[Group]) -> bool:
+    """Return whether the pools have the nodes that groups take."""
+    totals = pool_totals(problem, groups)
+    return all(pool.nodes is None or nodes <= pool.nodes for pool, nodes in zip(problem.pools, totals, strict=True))
+
+
+def cost_of(problem: ColocationProblem, groups: Iterable[Group]) -> float:
+    """Return dollars per hour of the groups' nodes."""
+    return problem.price(pool_totals(problem, groups))
