@@ -22,8 +22,9 @@ from rollplan.models.describe import binding_stage, describe_groups, describe_po
 from rollplan.models.plan import Certificate, Comparison, Plan, PlannedSplit, Prices, SplitChoice, Totals
 from rollplan.models.resolve import Resolved, resolve, split_problem_of
 from rollplan.models.scenario import Scenario
-from rollplan.models.split import REL_TOL, SplitSolution, colocated_evaluated, least_iteration_s
-from rollplan.models.split import verify as verify_split
+from rollplan.models.split.problem import REL_TOL, SplitSolution, colocated_evaluated
+from rollplan.models.split.verify import least_value
+from rollplan.models.split.verify import verify as verify_split
 
 _TOLERANCE = 1e-6
 _MOST_NODES = 10**10
@@ -244,7 +245,7 @@ def _splits(scenario: Scenario, planned: tuple[PlannedSplit, ...]) -> tuple[list
             wrong = verify_split(problem, _solution(choice))
             said += [f"{choice.rollout_gpus}:{choice.train_gpus}: {fault}" for fault in wrong] or _price(scenario, choice)
         said += _order(split)
-        best = least_iteration_s(problem) or float("inf")
+        best = least_value(problem) or float("inf")
         right_gap = gap(split.choice.iteration_s, best)
         if not _equal(split.bound_iteration_s, best):
             said.append(f"bound is {split.bound_iteration_s} s, the best candidate takes {best} s")

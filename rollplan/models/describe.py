@@ -15,7 +15,7 @@ from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, Coloc
 from rollplan.models.plan import Busy, PlannedGroup, PlannedJob, PlannedSplit, PoolUse, SplitChoice
 from rollplan.models.resolve import JobTimes, Resolved, ResolvedJob
 from rollplan.models.scenario import Scenario
-from rollplan.models.split import SplitSolution
+from rollplan.models.split.problem import SplitSolution
 
 PeriodLaw = Callable[[Sequence[float], Sequence[float], Sequence[Sequence[int]]], float]
 """Seconds of the period from rollout seconds, training seconds and pinning."""

@@ -24,7 +24,8 @@ from rollplan.models.overheads import (
 )
 from rollplan.models.profile import Profile
 from rollplan.models.scenario import Scenario
-from rollplan.models.split import SplitProblem, split_problem
+from rollplan.models.split.given import split_problem
+from rollplan.models.split.problem import SplitProblem
 from rollplan.models.workload import Duration, Job, Phase, Split
 
 

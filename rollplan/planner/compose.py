@@ -20,7 +20,8 @@ from rollplan.models.plan import (
 from rollplan.models.resolve import resolve, split_problem_of
 from rollplan.models.round_robin import period
 from rollplan.models.scenario import Scenario
-from rollplan.models.split import SplitProblem, colocated_evaluated, ranking
+from rollplan.models.split.exact import ranking
+from rollplan.models.split.problem import SplitProblem, colocated_evaluated
 from rollplan.models.workload import Job
 from rollplan.planner import colocation, split
 from rollplan.planner.colocation import Method

@@ -6,7 +6,8 @@ from dataclasses import replace
 from time import monotonic
 
 from rollplan.models.certified import Certified
-from rollplan.models.split import SplitProblem, SplitSolution, exact, separate
+from rollplan.models.split.exact import exact, separate
+from rollplan.models.split.problem import SplitProblem, SplitSolution
 
 
 def solve(problem: SplitProblem, seed: int = 0) -> Certified[SplitSolution]:

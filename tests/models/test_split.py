@@ -10,16 +10,10 @@ from typing import Any
 import pytest
 
 from rollplan.models.errors import InfeasibleError
-from rollplan.models.split import (
-    SplitProblem,
-    SplitSolution,
-    colocated_evaluated,
-    cost_per_h,
-    exact,
-    least_iteration_s,
-    ranking,
-    split_problem,
-)
+from rollplan.models.split.exact import exact, ranking
+from rollplan.models.split.given import split_problem
+from rollplan.models.split.problem import SplitProblem, SplitSolution, colocated_evaluated, cost_per_h
+from rollplan.models.split.verify import least_value
 from rollplan.models.workload import Split
 
 
@@ -255,7 +249,7 @@ def test_infeasible_budgets_name_what_binds(problem: SplitProblem, reasons: list
         with pytest.raises(InfeasibleError) as refused:
             refuse(problem)
         assert list(refused.value.reasons) == reasons
-    assert least_iteration_s(problem) is None
+    assert least_value(problem) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollplan.models.errors import InfeasibleError
-from rollplan.models.split import SplitProblem, exact, verify
+from rollplan.models.split.exact import exact
+from rollplan.models.split.problem import SplitProblem
+from rollplan.models.split.verify import verify
 from rollplan.planner.split import even_split, solve
 
 

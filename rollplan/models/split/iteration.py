@@ -1,0 +1,44 @@
+"""Seconds of one iteration from the seconds of its stages: the definition that verifiers use.
+
+    serial          R + T + sync
+    mini-batch      K chunks of equal size; chunk k trains when its samples are finished and chunk k - 1 is trained:
+                    f_k = max(f_{k-1}, g_k) + T / K + chunk,  f_K + sync      (g_k: when share k is finished)
+    dynamic-batch   the same with one chunk for each share in `finish`
+    one-step        max(R, T) + sync: training uses the batch of the iteration before, then both wait for the weights
+    async-batch     max(R, T, (R + T + sync) / 2): weights move beside training, a batch trains once it is whole
+    async-streamed  max(R, T): training takes samples of a batch that is still being generated (optimistic)
+
+StreamRL Section 4 (Zhong et al. 2025) describes the behaviour; the recurrences are ours (docs/modes.md).
+"""
+
+from __future__ import annotations
+
+from rollplan.models.split.problem import Pipelining, SplitProblem
+
+
+def stages(problem: SplitProblem, way: Pipelining, pools: tuple[str, str], gpus: tuple[int, int]) -> tuple[float, float, float]:
+    """Return seconds of rollout, training and iteration of separate stages on GPUs of their own."""
+    rollout_s, train_s = problem.rollout[pools[0]][gpus[0]], problem.train[pools[1]][gpus[1]]
+    if way == "serial":
+        return rollout_s, train_s, rollout_s + train_s + problem.sync_s
+    slower, longer = problem.interference
+    train_s *= longer
+    if way in ("async-batch", "async-streamed"):
+        steady_s = problem.steady.get(pools[0], {}).get(gpus[0], rollout_s) * slower
+        turn_s = (steady_s + train_s + problem.sync_s) / 2 if way == "async-batch" else 0.0
+        return steady_s, train_s, max(steady_s, train_s, turn_s)
+    rollout_s *= slower
+    if way == "one-step":
+        return rollout_s, train_s, max(rollout_s, train_s) + problem.sync_s
+    shares = [share * slower for share in problem.finish.get(pools[0], {}).get(gpus[0], (problem.rollout[pools[0]][gpus[0]],))]
+    ends = shares if way == "dynamic-batch" else joined(shares, problem.chunks)
+    done_s = 0.0
+    for end_s in ends:
+        done_s = max(done_s, end_s) + train_s / len(ends) + problem.chunk_s
+    return rollout_s, train_s, done_s + problem.sync_s
+
+
+def joined(shares: list[float], chunks: int) -> list[float]:
+    """Return when each of `chunks` chunks is finished, the last share in it; fewer chunks if there are fewer shares."""
+    count = min(chunks, len(shares))
+    return [shares[-(-len(shares) * (k + 1) // count) - 1] for k in range(count)]
