@@ -37,7 +37,8 @@ def command(
         verdict = {**asdict(report), "valid": report.valid, "max_gap": allowed, "within_max_gap": not too_far}
         tell(json.dumps(verdict, sort_keys=True, indent=1))
     else:
-        from rollplan.cli.screen import check_screen, show
+        from rollplan.cli.screen import check_screen
+        from rollplan.cli.tables import show
 
         show(check_screen(made, report, allowed))
     if too_far or not report.valid:

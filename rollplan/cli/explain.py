@@ -27,6 +27,7 @@ def command(
         groups = {group.name: binding_text(group) for group in made.groups}
         tell(json.dumps(asdict(reason) if reason else {"groups": groups}, sort_keys=True, indent=1))
         return
-    from rollplan.cli.screen import explain_screen, job_screen, show
+    from rollplan.cli.screen import explain_screen, job_screen
+    from rollplan.cli.tables import show
 
     show(explain_screen(made) if reason is None else job_screen(made, reason))

@@ -71,7 +71,8 @@ def command(
     if as_json:
         tell(made.to_json(), end="")
     else:
-        from rollplan.cli.screen import plan_screen, show
+        from rollplan.cli.screen import plan_screen
+        from rollplan.cli.tables import show
 
         show(plan_screen(made, monotonic() - started))
         if output is not None:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from io import StringIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rollplan.cli.output import tell
+from rollplan.cli.split_screen import split_part
+from rollplan.cli.tables import labelled, new_table, percent
 from rollplan.cli.timeline import timeline
 from rollplan.models.certified import gap
 from rollplan.models.check import CheckReport
 from rollplan.models.colocation.certificate import MAX_EXHAUSTIVE_JOBS
-from rollplan.models.plan import Busy, Plan, PlannedGroup, PlannedSplit, SplitChoice
+from rollplan.models.plan import Busy, Plan, PlannedGroup
 from rollplan.planner.explain import JobReason, binding_text
-
-_WIDTH = 100
-
-
-def show(screen: RenderableType) -> None:
-    """Print a screen to stdout, as wide as the terminal but at most 100 columns; files and pipes get 100."""
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    width = min(_WIDTH, (os.get_terminal_size().columns if terminal else 0) or _WIDTH)
-    text = StringIO()
-    Console(file=text, force_terminal=terminal, width=width, highlight=False, markup=False, soft_wrap=False).print(screen)
-    tell(text.getvalue(), end="")
 
 
 def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
@@ -42,8 +30,8 @@ def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
     if plan.groups:
         parts += [Text(), _group_table(plan.groups)]
     for split in plan.splits:
-        parts += [Text(), *_split_part(split)]
-    parts += [Text(), _item("numbers", _numbers(plan)), *(_item("warning", warning) for warning in plan.warnings)]
+        parts += [Text(), *split_part(split)]
+    parts += [Text(), labelled("numbers", _numbers(plan)), *(labelled("warning", warning) for warning in plan.warnings)]
     return Group(*parts)
 
 
@@ -58,10 +46,10 @@ def check_screen(plan: Plan, report: CheckReport, allowed: float | None) -> Rend
         ]
         if report.checked.note:
             lines.append(f"  note      {report.checked.note}")
-    limit = "" if allowed is None else f"   allowed {_percent(allowed)}: {'ok' if report.checked_gap <= allowed + 1e-9 else 'TOO LARGE'}"
-    lines.append(f"  gap       {_percent(report.checked_gap)} checked{limit}")
+    limit = "" if allowed is None else f"   allowed {percent(allowed)}: {'ok' if report.checked_gap <= allowed + 1e-9 else 'TOO LARGE'}"
+    lines.append(f"  gap       {percent(report.checked_gap)} checked{limit}")
     items = [("note", note) for note in report.notes] + [("fault", fault) for fault in report.faults]
-    return Group(*map(Text, lines), *(_item(kind, text) for kind, text in items))
+    return Group(*map(Text, lines), *(labelled(kind, text) for kind, text in items))
 
 
 def explain_screen(plan: Plan) -> RenderableType:
@@ -69,12 +57,12 @@ def explain_screen(plan: Plan) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{plan.scenario.name}   {_verdict(plan)}"), Text()]
     for group in plan.groups:
         nodes = f"{_nodes(group)}   {group.cost_per_h:.2f} $/h (alone {group.solo_cost_per_h:.2f})"
-        idle = f"idle {_percent(1 - group.rollout_busy.worst, 0)} of rollout, {_percent(1 - group.train_busy.worst, 0)} of training"
+        idle = f"idle {percent(1 - group.rollout_busy.worst, 0)} of rollout, {percent(1 - group.train_busy.worst, 0)} of training"
         parts += [Text(f"{group.name}   {nodes}   {idle}"), Text(f"  {binding_text(group)}"), _job_table(group)]
         parts += [*map(Text, timeline(group)), Text()]
     for split in plan.splits:
-        parts += [*_split_part(split), Text()]
-    parts.append(_item("numbers", _numbers(plan)))
+        parts += [*split_part(split), Text()]
+    parts.append(labelled("numbers", _numbers(plan)))
     return Group(*parts)
 
 
@@ -94,11 +82,11 @@ def _verdict(plan: Plan) -> str:
     certificate = plan.certificate
     if certificate is None:
         largest = max(split.gap for split in plan.splits)
-        best = "proven optimal (gap 0.0 %)" if largest <= 1e-9 else f"gap {_percent(largest)} to the best split (trim paper)"
+        best = "proven optimal (gap 0.0 %)" if largest <= 1e-9 else f"gap {percent(largest)} to the best split (trim paper)"
         return f"{best}, seed {plan.settings.seed}"
     if certificate.claimed_gap <= 1e-9:
         return f"proven optimal (gap 0.0 %), seed {plan.settings.seed}"
-    return f"gap at most {_percent(certificate.claimed_gap)} ({certificate.stopped}), seed {plan.settings.seed}"
+    return f"gap at most {percent(certificate.claimed_gap)} ({certificate.stopped}), seed {plan.settings.seed}"
 
 
 def _cost_lines(plan: Plan) -> Iterator[str]:
@@ -115,7 +103,7 @@ def _cost_lines(plan: Plan) -> Iterator[str]:
         and sum(len(group.jobs) for group in plan.groups) > MAX_EXHAUSTIVE_JOBS
     ):
         provable = gap(certificate.value, certificate.witness_bound)
-        yield f"  checkable {certificate.witness_bound:12.2f} $/h   the part that `check` can prove again (gap {_percent(provable)})"
+        yield f"  checkable {certificate.witness_bound:12.2f} $/h   the part that `check` can prove again (gap {percent(provable)})"
     yield f"  alone     {comparison.solo:12.2f} $/h   every job on its own nodes{_saving(certificate.value, comparison.solo)}"
     if comparison.paper_admission is None:
         yield "  RollMux              -       its admission finds no room for these jobs"
@@ -125,9 +113,13 @@ def _cost_lines(plan: Plan) -> Iterator[str]:
 
 
 def _numbers(plan: Plan) -> str:
-    """Return where the numbers of the co-located jobs come from, and how many splits were read from tables."""
-    counted = [f"{count} {origin}" for origin, count in plan.provenance.items()]
-    return ", ".join([*counted, *([f"tables of {len(plan.splits)} splits"] if plan.splits else [])])
+    """Return where the inputs come from."""
+    origins = Counter(plan.provenance)
+    for split in plan.splits:
+        origins.update(split.provenance)
+    counted = [f"{count} {origin}" for origin, count in sorted(origins.items())]
+    tables = sum(not split.provenance for split in plan.splits)
+    return ", ".join([*counted, *([f"tables of {tables} splits"] if tables else [])])
 
 
 def _saving(value: float, other: float) -> str:
@@ -145,7 +137,7 @@ def _claimed_proof(plan: Plan) -> str:
 
 
 def _pool_table(plan: Plan) -> Table:
-    table = _table(("pool", "left"), ("GPU", "left"), ("GPUs", "right"), ("busy", "right"), ("idle", "right"), ("$/h", "right"))
+    table = new_table(("pool", "left"), ("GPU", "left"), ("GPUs", "right"), ("busy", "right"), ("idle", "right"), ("$/h", "right"))
     for name, use in plan.pools.items():
         per_node = use.gpus // use.nodes if use.nodes else 0
         count = f"{use.gpus} (={use.nodes}x{per_node})" if use.nodes else "0"
@@ -154,7 +146,7 @@ def _pool_table(plan: Plan) -> Table:
 
 
 def _group_table(groups: Iterable[PlannedGroup]) -> Table:
-    table = _table(
+    table = new_table(
         ("group", "left"), ("job", "left"), ("slowdown", "right"), ("SLO", "right"), ("expected", "right"), ("nodes", "right"),
         ("period", "right"), ("set by", "left"), ("busy", "right"), ("$/h", "right"),
     )  # fmt: skip
@@ -175,7 +167,7 @@ _SET_BY = {"job": "longest job", "training": "training", "rollout": "rollout"}
 
 
 def _job_table(group: PlannedGroup) -> Table:
-    table = _table(
+    table = new_table(
         ("job", "left"), ("rollout nodes", "left"), ("rollout", "right"), ("train", "right"), ("alone", "right"), ("slowdown", "right"),
         ("SLO", "right"), ("expected", "right"), ("memory", "right"),
     )  # fmt: skip
@@ -195,52 +187,6 @@ def _job_table(group: PlannedGroup) -> Table:
     return table
 
 
-def _split_part(split: PlannedSplit) -> Iterator[RenderableType]:
-    yield Text(f"split {split.name}   {split.choice.iteration_s:.2f} s per iteration, {split.binds} binds, trim {split.trim}")
-    table = _table(
-        ("", "left"),
-        ("rollout", "left"),
-        ("train", "left"),
-        ("rollout s", "right"),
-        ("train s", "right"),
-        ("iteration", "right"),
-        ("$/h", "right"),
-    )
-    rows = [("this plan", split.choice), *(("next best", choice) for choice in split.next_best)]
-    for name, choice in [*rows, *([("even split", split.even)] if split.even else [])]:
-        table.add_row(name, *_choice_cells(choice, split.choice))
-    yield table
-
-
-def _choice_cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, ...]:
-    more = f" ({100 * (choice.iteration_s / best.iteration_s - 1):+.1f} %)" if choice != best else ""
-    train = "the same GPUs" if choice.mode == "colocated" else f"{choice.train_gpus} {choice.train_pool}"
-    return (
-        f"{choice.rollout_gpus} {choice.rollout_pool}",
-        train,
-        f"{choice.rollout_s:.2f}",
-        f"{choice.train_s:.2f}",
-        f"{choice.iteration_s:.2f} s{more}",
-        f"{choice.cost_per_h:.2f}",
-    )
-
-
-def _item(kind: str, text: str) -> RenderableType:
-    """Return a labelled line whose continuation is indented."""
-    table = Table(box=None, show_header=False, padding=(0, 0, 0, 2), pad_edge=True)
-    table.add_column(width=8)
-    table.add_column(overflow="fold")
-    table.add_row(kind, text)
-    return table
-
-
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=None, pad_edge=True, padding=(0, 2, 0, 0), show_edge=False)
-    for title, justify in columns:
-        table.add_column(title, justify="right" if justify == "right" else "left", overflow="fold")
-    return table
-
-
 def _nodes(group: PlannedGroup) -> str:
     return f"{group.rollout_nodes} rollout + {group.train_nodes} training nodes"
 
@@ -248,8 +194,4 @@ def _nodes(group: PlannedGroup) -> str:
 def _busy(busy: Busy | None, idle: bool = False) -> str:
     if busy is None:
         return "-"
-    return _percent(1 - busy.worst if idle else busy.worst, 0)
-
-
-def _percent(share: float, digits: int = 2) -> str:
-    return f"{100 * share:.{digits}f} %"
+    return percent(1 - busy.worst if idle else busy.worst, 0)

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 SolutionT = TypeVar("SolutionT")
-Proof = Literal["closed form", "LP relaxation", "branch and bound", "fluid", "exhaustive"]
+Proof = Literal["closed form", "LP relaxation", "branch and bound", "CP-SAT", "fluid", "exhaustive"]
 Stopped = Literal["optimal", "heuristic", "target gap", "node limit", "search limit", "time limit", "interrupted"]
 
 

@@ -18,13 +18,17 @@ from rollplan.models.colocation import algorithm1
 from rollplan.models.colocation.certificate import CheckedBound, checked_bound, fluid_bound, partition_bound
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
 from rollplan.models.colocation.verify import round_robin_period, verify
-from rollplan.models.describe import binding_stage, describe_groups, describe_pools, plan_warnings, split_nodes
-from rollplan.models.plan import Certificate, Comparison, Plan, PlannedSplit, Prices, SplitChoice, Totals
-from rollplan.models.resolve import Resolved, resolve, split_problem_of
+from rollplan.models.describe import describe_groups, describe_pools, plan_warnings
+from rollplan.models.describe_split import SplitDecision, planned_split
+from rollplan.models.plan import Certificate, Comparison, Plan, Prices, Totals, canonical
+from rollplan.models.plan_split import PlannedSplit, SplitChoice
+from rollplan.models.resolve import Resolved, resolve
 from rollplan.models.scenario import Scenario
-from rollplan.models.split.problem import REL_TOL, SplitSolution, colocated_evaluated
+from rollplan.models.split.given import Split
+from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, objective_value
 from rollplan.models.split.verify import least_value
 from rollplan.models.split.verify import verify as verify_split
+from rollplan.models.stages.compile import Compiled, compiled
 
 _TOLERANCE = 1e-6
 _MOST_NODES = 10**10
@@ -61,6 +65,8 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
         faults.append("the seal does not match: the file was changed after it was written")
     if plan.scenario.sha256 != scenario.sha256() or plan.scenario.name != scenario.name:
         faults.append("the plan was made from another scenario, or the scenario was changed since")
+    if canonical(plan.scenario.content) != canonical(scenario.content()):
+        faults.append("the scenario inside the plan is not the one that was given")
     if plan.settings.guarantee != scenario.guarantee:
         faults.append(f"the plan holds the guarantee {plan.settings.guarantee}, the scenario asks for {scenario.guarantee}")
     if plan.settings.max_group_size != scenario.max_group_size:
@@ -126,15 +132,12 @@ def _numbers(scenario: Scenario, resolved: Resolved, problem: ColocationProblem,
     """Yield every number of the plan that differs from what its decisions give."""
     groups = describe_groups(problem, resolved, solution, round_robin_period)
     pools = describe_pools(scenario, groups, plan.splits)
-    unevaluated = [
-        job.name for job in scenario.jobs if job.split is not None and not colocated_evaluated(split_problem_of(scenario, job.split))
-    ]
     right = {
         "groups": [group.model_dump(mode="json") for group in groups],
         "pools": {name: use.model_dump(mode="json") for name, use in pools.items()},
         "cost_per_h": round(sum(use.cost_per_h for use in pools.values()), 9),
         "provenance": resolved.provenance,
-        "warnings": list(plan_warnings(resolved, groups, unevaluated, plan.certificate.stopped if plan.certificate else None)),
+        "warnings": list(plan_warnings(resolved, groups, plan.splits, plan.certificate.stopped if plan.certificate else None)),
     }
     shown = plan.model_dump(mode="json")
     for key, value in right.items():
@@ -232,51 +235,67 @@ def _comparison(problem: ColocationProblem, comparison: Comparison | None, stop:
 
 def _splits(scenario: Scenario, planned: tuple[PlannedSplit, ...]) -> tuple[list[str], float]:
     """Return what is wrong with the splits, and the largest gap between a choice and the best candidate."""
-    jobs = [job for job in scenario.jobs if job.split is not None]
-    if [job.name for job in jobs] != [split.name for split in planned]:
+    jobs = [(job.name, job.split) for job in scenario.jobs if job.split is not None]
+    if [name for name, _ in jobs] != [split.name for split in planned]:
         return ["splits: not exactly the scenario's jobs that ask for one"], 0.0
     faults: list[str] = []
     largest = 0.0
-    for job, split in zip(jobs, planned, strict=True):
-        assert job.split is not None
-        problem = split_problem_of(scenario, job.split)
-        said: list[str] = []
-        for choice in (split.choice, *split.next_best, *([split.even] if split.even else [])):
-            wrong = verify_split(problem, _solution(choice))
-            said += [f"{choice.rollout_gpus}:{choice.train_gpus}: {fault}" for fault in wrong] or _price(scenario, choice)
-        said += _order(split)
-        best = least_value(problem) or float("inf")
-        right_gap = gap(split.choice.iteration_s, best)
-        if not _equal(split.bound_iteration_s, best):
-            said.append(f"bound is {split.bound_iteration_s} s, the best candidate takes {best} s")
-        if not _equal(split.gap, right_gap):
-            said.append(f"gap is {split.gap}, choice and bound give {right_gap}")
-        if split.trim != job.split.trim:
-            said.append(f"trim is {split.trim}, the scenario asks for {job.split.trim}")
-        if job.split.trim == "safe" and right_gap > 1e-9:
-            said.append(f"trim `safe` takes {split.choice.iteration_s} s, the best candidate {best} s")
-        if split.binds != binding_stage(split.choice):
-            said.append(f"binds is {split.binds}, the times say {binding_stage(split.choice)}")
-        faults += [f"split {split.name}: {fault}" for fault in said]
-        largest = max(largest, right_gap)
+    for (name, asked), split in zip(jobs, planned, strict=True):
+        said, its_gap = _split(name, asked, compiled(asked, scenario.pools, scenario.links), split)
+        faults += [f"split {name}: {fault}" for fault in said]
+        largest = max(largest, its_gap)
     return faults, largest
 
 
-def _order(split: PlannedSplit) -> Iterator[str]:
+def _split(name: str, asked: Split, ready: Compiled, split: PlannedSplit) -> tuple[list[str], float]:
+    problem = ready.problem
+    decision = _decision(split)
+    said: list[str] = []
+    for solution in decision.shown:
+        said += [f"{solution.rollout_gpus}:{solution.train_gpus}: {fault}" for fault in verify_split(problem, solution)]
+    if said:
+        return said, 0.0
+    best = least_value(problem)
+    assert best is not None, "the choice is a candidate"
+    right = planned_split(name, asked, ready, decision, best)
+    said += _differences("plan", split.model_dump(mode="json"), right.model_dump(mode="json"))
+    said += _order(problem, split, decision)
+    if split.trim == "safe" and right.gap > 1e-9:
+        said.append(f"trim `safe` takes {split.choice.iteration_s} s, which is not the best candidate")
+    if decision.colocated is not None and decision.colocated.mode != "colocated":
+        said.append("the best colocated plan is not colocated")
+    if (decision.fewest is not None) > (asked.target_s is not None) or (
+        decision.fewest is not None and asked.target_s is not None and decision.fewest.iteration_s > asked.target_s * (1 + REL_TOL)
+    ):
+        said.append("the fewest GPUs do not keep the target")
+    return said, right.gap
+
+
+def _decision(split: PlannedSplit) -> SplitDecision:
+    def maybe(choice: SplitChoice | None) -> SplitSolution | None:
+        return None if choice is None else _solution(choice)
+
+    return SplitDecision(
+        choice=_solution(split.choice),
+        next_best=tuple(map(_solution, split.next_best)),
+        even=maybe(split.even),
+        colocated=maybe(split.colocated),
+        rules=tuple((rule.name, _solution(rule.choice)) for rule in split.rules),
+        front=tuple(map(_solution, split.front)),
+        fewest=maybe(split.fewest),
+    )
+
+
+def _order(problem: SplitProblem, split: PlannedSplit, decision: SplitDecision) -> Iterator[str]:
     """Yield what is wrong with the list of next best choices as a list."""
     shown = (split.choice, *split.next_best)
     if len(set(shown)) < len(shown):
         yield "names a choice twice"
-    if any(later.iteration_s < earlier.iteration_s * (1 - REL_TOL) for earlier, later in pairwise(split.next_best)):
-        yield "the next best choices are not in order of their iteration times"
+    worth = [objective_value(problem, solution) for solution in decision.next_best]
+    if any(later < earlier * (1 - REL_TOL) for earlier, later in pairwise(worth)):
+        yield "the next best choices are not in order"
 
 
 def _solution(choice: SplitChoice) -> SplitSolution:
-    return SplitSolution(**choice.model_dump(exclude={"cost_per_h"}))
-
-
-def _price(scenario: Scenario, choice: SplitChoice) -> Iterator[str]:
-    nodes = split_nodes(scenario, choice)
-    cost = sum(count * scenario.pools[name].price_per_node_h for name, count in nodes.items())
-    if not _equal(choice.cost_per_h, cost):
-        yield f"costs {cost} $/h, the plan says {choice.cost_per_h}"
+    names = SplitSolution.__slots__
+    return SplitSolution(**{name: getattr(choice, name) for name in names})

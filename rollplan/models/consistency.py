@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rollplan.models.errors import Finding
+from rollplan.models.errors import Finding, InputError
 from rollplan.models.hardware import Link, Pool, Role
 from rollplan.models.overheads import ROLLOUT_MEMORY_GB, TRAIN_MEMORY_GB
 from rollplan.models.profile import Profile
+from rollplan.models.reference.gpus import gpu_name
+from rollplan.models.split.given import budgets
 from rollplan.models.workload import Job, Phase
 
 Pools = Mapping[str, Pool]
@@ -25,6 +27,7 @@ def findings(pools: Pools, links: Sequence[Link], profiles: Mapping[str, Profile
         if job.split is not None:
             yield from split_stands_alone(path, job)
             yield from split_pools_exist(path, job, pools)
+            yield from split_gpus_are_known(path, job, pools)
         else:
             yield from phases_are_given(path, job, profiles)
             yield from phase_pools_exist(path, job, pools)
@@ -69,12 +72,15 @@ def split_stands_alone(path: str, job: Job) -> Iterator[Finding]:
 def split_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
     """Tables and budgets name pools, and every pool with a table has a budget that fits into it."""
     assert job.split is not None
+    available = budgets(job.split, pools)
     for key, names in (("budget", job.split.budget), ("rollout", job.split.rollout), ("train", job.split.train)):
         for name in names:
             if name not in pools:
                 yield Finding(f"{path}.split.{key}.{name}", "", "is not a pool", f"choose from {', '.join(pools)}")
-            elif name not in job.split.budget:
+            elif name not in available:
                 yield Finding(f"{path}.split.{key}.{name}", "", "has no budget", f"add `budget: {{{name}: <GPUs>}}`")
+    if not available:
+        yield Finding(f"{path}.split.budget", "", "is missing, and no pool says how many nodes it has", "add it, or `nodes` to a pool")
     for name, gpus in job.split.budget.items():
         pool = pools.get(name)
         if pool and pool.nodes is not None and gpus > pool.nodes * pool.gpus_per_node:
@@ -86,18 +92,32 @@ def split_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
             )
 
 
+def split_gpus_are_known(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
+    """Stage times are derived for GPUs with published numbers only."""
+    assert job.split is not None
+    if job.split.model is None:
+        return
+    for name in budgets(job.split, pools):
+        try:
+            if name in pools:
+                gpu_name(pools[name].gpu)
+        except InputError as error:
+            found = error.findings[0]
+            yield Finding(f"pools.{name}.gpu", found.value, found.problem, f"{found.remedy}; {path}.split derives its stage times from it")
+
+
 def budgets_fit_together(pools: Pools, jobs: Sequence[Job]) -> Iterator[Finding]:
     """Each split has whole nodes for its budget to itself; one budget above its pool is `split_pools_exist`'s matter."""
     for name, pool in pools.items():
-        budgets = {f"jobs[{index}]": job.split.budget.get(name, 0) for index, job in enumerate(jobs) if job.split is not None}
-        needed = sum(-(-gpus // pool.gpus_per_node) for gpus in budgets.values())
-        if pool.nodes is not None and needed > pool.nodes and max(budgets.values()) <= pool.nodes * pool.gpus_per_node:
-            shown = ", ".join(path for path, gpus in budgets.items() if gpus)
+        reserved = {f"jobs[{index}]": budgets(job.split, pools).get(name, 0) for index, job in enumerate(jobs) if job.split is not None}
+        needed = sum(-(-gpus // pool.gpus_per_node) for gpus in reserved.values())
+        if pool.nodes is not None and needed > pool.nodes and max(reserved.values()) <= pool.nodes * pool.gpus_per_node:
+            shown = ", ".join(path for path, gpus in reserved.items() if gpus)
             yield Finding(
                 f"pools.{name}.nodes",
                 f"`{pool.nodes}`",
                 f"is less than the {needed} whole nodes in the split budgets of {shown}",
-                "lower the budgets or raise `nodes`",
+                "lower the budgets (absent, a budget is the whole pool) or raise `nodes`",
             )
 
 

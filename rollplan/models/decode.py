@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
-from typing import Literal
+from math import isfinite
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -42,7 +43,10 @@ class Requests:
         least = {"prompt_tokens": 0, "output_tokens": 1, "prefill_tokens": 0}
         for name, low in least.items():
             given = getattr(self, name)
-            array = np.asarray(self.prompt_tokens if given is None else given, dtype=np.int64)
+            array = np.asarray(self.prompt_tokens if given is None else given)
+            if array.size and not np.issubdtype(array.dtype, np.integer):
+                raise ValueError(f"{name} must be whole numbers, got {array.dtype}")
+            array = array.astype(np.int64)
             if array.shape != np.shape(self.output_tokens) or array.ndim != 1:
                 raise ValueError(f"{name} must have one value per request, shape {np.shape(self.output_tokens)}, got {array.shape}")
             if array.size and array.min() < low:
@@ -67,6 +71,8 @@ class Admission:
             raise ValueError(f"slots must be at least 1, got {self.slots}")
         if self.kv_tokens is not None and self.kv_tokens < 1:
             raise ValueError(f"kv_tokens must be at least 1, got {self.kv_tokens}")
+        if self.policy not in get_args(Policy):
+            raise ValueError(f"policy must be one of {', '.join(get_args(Policy))}, got {self.policy}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +113,18 @@ class Generation:
         return float(self.instance_s.max(initial=0.0))
 
 
+def longest_first(requests: Requests, estimated_tokens: IntArray | None = None) -> Requests:
+    """Return the requests in descending order of estimated output (LPT, Graham 1969); of equal ones the earlier first.
+
+    estimated_tokens (n): what a length predictor says; absent, the true output, as an oracle would.
+    """
+    estimates = np.asarray(requests.output_tokens if estimated_tokens is None else estimated_tokens, dtype=np.float64)
+    if estimates.shape != requests.output_tokens.shape:
+        raise ValueError(f"estimated_tokens must have one value per request, shape {requests.output_tokens.shape}, got {estimates.shape}")
+    order = np.argsort(-estimates, kind="stable")
+    return Requests(requests.prompt_tokens[order], requests.output_tokens[order], _prefill(requests)[order])
+
+
 def segments(requests: Requests, admission: Admission) -> Segments:
     """Return who decodes when; raise `ValueError` for a request that can never fit."""
     final = requests.prompt_tokens + requests.output_tokens
@@ -131,6 +149,8 @@ def simulate(
 
     prefill_s_per_token: seconds by which computing one token of a prompt delays everybody in its instance.
     """
+    if not (isfinite(prefill_s_per_token) and prefill_s_per_token >= 0):
+        raise ValueError(f"prefill_s_per_token must be finite and at least 0, got {prefill_s_per_token}")
     rules = [admission] * len(instances) if isinstance(admission, Admission) else list(admission)
     parts = [segments(requests, rule) for requests, rule in zip(instances, rules, strict=True)]
     finish = timed(parts, latency, prefill_s_per_token)
@@ -212,40 +232,38 @@ def _reserving(outputs: IntArray, final: IntArray, slots: int, budget: int) -> I
 
 def _preempting(requests: Requests, slots: int, budget: int) -> Segments:
     """Run the engine's rule: enter on present tokens, throw out the youngest when the cache is full."""
-    prompts, prefills = requests.prompt_tokens.tolist(), _prefill(requests).tolist()
-    left = requests.output_tokens.tolist()
-    kept = prompts.copy()
-    waiting = list(range(len(left)))[::-1]
-    running: list[int] = []
-    begun: dict[int, tuple[int, int, int]] = {}
+    kept, prefills = requests.prompt_tokens.tolist(), _prefill(requests).tolist()
+    final = (requests.prompt_tokens + requests.output_tokens).tolist()
+    waiting = list(range(len(final)))[::-1]
+    running: dict[int, int] = {}  # request -> step at which it entered, oldest first
+    ends: list[tuple[int, int, int]] = []  # heap of (end, request, start); those of preempted requests stay until they come up
     out: list[tuple[int, int, int, int, int]] = []
     now, used, preempted = 0, 0, 0
     while waiting or running:
         # One more token per running sequence must fit, so that everybody who enters makes a step.
         while waiting and len(running) < slots and used + kept[waiting[-1]] + len(running) + 1 <= budget:
             index = waiting.pop()
-            begun[index] = (now, kept[index], prefills[index])
-            running.append(index)
+            running[index] = now
             used += kept[index]
-        steps = min(min(left[index] for index in running), (budget - used) // len(running))
-        if steps == 0:
-            index = running.pop()
-            used -= kept[index]
-            prefills[index] = kept[index]
-            waiting.append(index)
-            preempted += 1
-            start, kv, prefill = begun.pop(index)
-            out.append((index, start, now, kv, prefill))
-            continue
+            heappush(ends, (now + final[index] - kept[index], index, now))
+        while running.get(ends[0][1]) != ends[0][2]:
+            heappop(ends)
+        steps = min(ends[0][0] - now, (budget - used) // len(running))
         now += steps
         used += steps * len(running)
-        for index in running:
-            left[index] -= steps
-            kept[index] += steps
-        for index in [index for index in running if left[index] == 0]:
-            start, kv, prefill = begun.pop(index)
-            out.append((index, start, now, kv, prefill))
-            used -= kept[index]
-        running = [index for index in running if left[index] > 0]
+        if steps == 0:
+            index, start = running.popitem()
+            tokens = kept[index] + now - start
+            out.append((index, start, now, kept[index], prefills[index]))
+            used -= tokens
+            kept[index] = prefills[index] = tokens
+            waiting.append(index)
+            preempted += 1
+        while ends and ends[0][0] == now:
+            _, index, start = heappop(ends)
+            if running.get(index) == start:
+                del running[index]
+                used -= final[index]
+                out.append((index, start, now, kept[index], prefills[index]))
     columns = np.array(out, dtype=np.int64).reshape(-1, 5).T
     return Segments(columns[0], columns[1], columns[2], columns[3], columns[4], preempted)

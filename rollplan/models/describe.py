@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 
 from rollplan.models.certified import Stopped
 from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, ColocationSolution, Group, at_most
-from rollplan.models.plan import Busy, PlannedGroup, PlannedJob, PlannedSplit, PoolUse, SplitChoice
+from rollplan.models.plan import Busy, PlannedGroup, PlannedJob, PoolUse
+from rollplan.models.plan_split import PlannedSplit, SplitChoice
 from rollplan.models.resolve import JobTimes, Resolved, ResolvedJob
 from rollplan.models.scenario import Scenario
-from rollplan.models.split.problem import SplitSolution
 
 PeriodLaw = Callable[[Sequence[float], Sequence[float], Sequence[Sequence[int]]], float]
 """Seconds of the period from rollout seconds, training seconds and pinning."""
@@ -99,21 +98,7 @@ def _rollout_busy(jobs: Sequence[ResolvedJob], times: Sequence[JobTimes], group:
     return work / (period * group.rollout_nodes)
 
 
-def split_choice(scenario: Scenario, solution: SplitSolution) -> SplitChoice:
-    """Return a split with its price: whole nodes, because nodes are rented whole."""
-    nodes = split_nodes(scenario, solution)
-    cost = sum(count * scenario.pools[name].price_per_node_h for name, count in nodes.items())
-    return SplitChoice(**asdict(solution), cost_per_h=round(cost, 9))
-
-
-def binding_stage(choice: SplitSolution | SplitChoice) -> str:
-    """Return the stage that sets the iteration time."""
-    if choice.mode == "colocated":
-        return "both stages in turn"
-    return "rollout" if choice.rollout_s >= choice.train_s else "train"
-
-
-def split_nodes(scenario: Scenario, choice: SplitSolution | SplitChoice) -> dict[str, int]:
+def split_nodes(scenario: Scenario, choice: SplitChoice) -> dict[str, int]:
     """Return the whole nodes a split takes of each pool."""
     gpus: dict[str, int] = {choice.rollout_pool: choice.rollout_gpus}
     if choice.mode == "separate":
@@ -159,7 +144,7 @@ def _pool(scenario: Scenario, name: str, parts: list[tuple[int, Busy]]) -> PoolU
 
 
 def plan_warnings(
-    resolved: Resolved, groups: Sequence[PlannedGroup], splits_without_colocated: Sequence[str], stopped: Stopped | None
+    resolved: Resolved, groups: Sequence[PlannedGroup], splits: Sequence[PlannedSplit], stopped: Stopped | None
 ) -> tuple[str, ...]:
     """Return what a reader must know before trusting the plan."""
     found = list(resolved.warnings)
@@ -172,9 +157,16 @@ def plan_warnings(
             f"(most: {worst.name}, {worst.expected_slowdown:.2f} with SLO {worst.slo:g}); "
             "the guarantee `bound` holds for worst-case times only"
         )
-    found += [
-        f"split {name}: colocated was not compared, because no pool has a rollout and a train table" for name in splits_without_colocated
-    ]
+    for split in splits:
+        if split.colocated is None:
+            found.append(f"split {split.name}: colocated was not compared, because no pool can hold both stages at one number of GPUs")
+        found += [
+            f"split {split.name}: {' + '.join(use.roles)} leave less than 10 % of the {use.where} memory, "
+            "which arithmetic allows and reality may not"
+            for use in split.memory
+            if use.tight
+        ]
+        found += [f"split {split.name}: {note}" for note in split.notes]
     if stopped in ("time limit", "interrupted"):
         found.append(f"the search was stopped by the {stopped if stopped == 'time limit' else 'user'}: another run may end elsewhere")
     return tuple(found)

@@ -10,7 +10,7 @@ goes, B is constant and every step adds B tokens, so the seconds of a stretch ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -57,6 +57,8 @@ class AffineLatency:
 
     def calibrated(self, scale: float, overhead_ms: float) -> AffineLatency:
         """Return the law with `scale` times its latency plus `overhead_ms` per step."""
+        _finite("scale", scale)
+        _finite("overhead_ms", overhead_ms)
         return AffineLatency(overhead_ms + scale * self.fixed_ms, scale * self.per_sequence_ms, scale * self.per_kilotoken_ms)
 
 
@@ -66,12 +68,14 @@ class TableLatency:
 
     batches (m), contexts (n): ascending; context is tokens per sequence. ms (m, n): milliseconds of a step; replaced by
     its upper envelope, so that more sequences or more context never take less time (kernels switch tiles, and 5.6 % of
-    measured neighbours go down). Outside of the grid the last slope goes on: `outside` says where.
+    measured neighbours go down). Outside of the grid the last slope goes on, but not so steeply that a small batch or a
+    short context would take less than its proportional share of the first measured one: `outside` says where.
     """
 
     batches: IntArray
     contexts: FloatArray
     ms: FloatArray
+    _grid: tuple[FloatArray, FloatArray, FloatArray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         batches = np.asarray(self.batches, dtype=np.int64)
@@ -85,9 +89,13 @@ class TableLatency:
             raise ValueError(f"contexts must be at least 0 and ascending, got {contexts.tolist()}")
         if not (np.all(np.isfinite(ms)) and np.all(ms > 0)):
             raise ValueError(f"ms must be finite and above 0, got {ms.min()} to {ms.max()}")
+        ms = _envelope(ms)
         object.__setattr__(self, "batches", batches)
         object.__setattr__(self, "contexts", contexts)
-        object.__setattr__(self, "ms", np.maximum.accumulate(np.maximum.accumulate(ms, axis=0), axis=1))
+        object.__setattr__(self, "ms", ms)
+        rows, down = _from_zero(batches.astype(np.float64), ms)
+        columns, across = _from_zero(contexts, _envelope(down).T)
+        object.__setattr__(self, "_grid", (rows, columns, _envelope(across.T)))
 
     @classmethod
     def of_batch(cls, curve_ms: dict[int, float]) -> TableLatency:
@@ -107,11 +115,12 @@ class TableLatency:
         Along a stretch the context per sequence grows by one token per step, so the sum over steps is taken in closed
         form on each linear piece of the table.
         """
-        constant, slope = self._pieces(batch)
         context = kv_tokens / batch
+        contexts, ms = self._at(batch)
+        slope = np.diff(ms, axis=1) / np.diff(contexts)
+        constant = ms[:, :-1] - slope * contexts[:-1]
         # before[:, j]: steps taken before context j + 1 of the grid is reached; pieces 0 and -1 go on outside.
-        inner = self.contexts[1:-1]
-        before = np.clip(np.ceil(inner[None, :] - context[:, None]), 0, steps[:, None])
+        before = np.clip(np.ceil(contexts[None, 1:-1] - context[:, None]), 0, steps[:, None])
         low = np.concatenate([np.zeros((len(steps), 1)), before], axis=1)
         high = np.concatenate([before, steps[:, None].astype(float)], axis=1)
         count = high - low
@@ -123,18 +132,30 @@ class TableLatency:
         known = (self.batches[0] <= batch <= self.batches[-1], self.contexts[0] <= context <= self.contexts[-1])
         return not (known[0] and (known[1] or self.contexts.size == 1))
 
-    def _pieces(self, batch: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return constant and slope in context of each linear piece, shape (stretches, pieces), at the given batches."""
-        if self.contexts.size == 1:
-            constant, slope = self.ms, np.zeros_like(self.ms)
-        else:
-            slope = np.diff(self.ms, axis=1) / np.diff(self.contexts)
-            constant = self.ms[:, :-1] - slope * self.contexts[:-1]
-        if self.batches.size == 1:
-            return constant[np.zeros_like(batch)], slope[np.zeros_like(batch)]
-        row = np.clip(np.searchsorted(self.batches, batch, side="right") - 1, 0, self.batches.size - 2)
-        share = ((batch - self.batches[row]) / np.diff(self.batches)[row])[:, None]
-        return constant[row] + share * (constant[row + 1] - constant[row]), slope[row] + share * (slope[row + 1] - slope[row])
+    def _at(self, batch: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return contexts (k) and the milliseconds there at each batch (stretches, k), never falling with context."""
+        batches, contexts, ms = self._grid
+        row = np.clip(np.searchsorted(batches, batch, side="right") - 1, 0, batches.size - 2)
+        share = ((batch - batches[row]) / np.diff(batches)[row])[:, None]
+        return contexts, np.maximum.accumulate(ms[row] + share * (ms[row + 1] - ms[row]), axis=1)
+
+
+def _envelope(ms: FloatArray) -> FloatArray:
+    """Return the least grid that is nowhere below `ms` and never falls along an axis."""
+    return np.asarray(np.maximum.accumulate(np.maximum.accumulate(ms, axis=0), axis=1))
+
+
+def _from_zero(points: FloatArray, ms: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return ascending points (k) and rows of milliseconds (k, ...) with what goes on to 0 added, and at least two of each.
+
+    Towards 0 the first slope goes on, unless it would fall below 0 there.
+    """
+    if points.size == 1:
+        return np.array([0.0, points[0] + 1]), np.concatenate([ms, ms])
+    if points[0] == 0:
+        return points, ms
+    slope = (ms[1] - ms[0]) / (points[1] - points[0])
+    return np.concatenate([[0.0], points]), np.concatenate([np.maximum(ms[:1] - slope * points[0], 0), ms])
 
 
 def _finite(name: str, value: float) -> None:

@@ -8,7 +8,7 @@ parallelism spreads the experts over ranks that the others already use, so it ad
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from rollplan.models.architecture import Architecture
@@ -68,7 +68,7 @@ def obstacle(model: Architecture, layout: Layout, gpus_per_node: int) -> str | N
     """Return the rule that a layout of this model breaks, None if it breaks none.
 
     Engines and trainers share these: heads and KV heads are divided evenly or KV heads are repeated evenly, tensor
-    parallelism stays inside a node, every pipeline stage has a layer, experts are divided evenly.
+    parallelism stays inside a node, layers and experts are divided evenly.
     """
     if model.heads % layout.tp:
         return f"tp {layout.tp} does not divide the {model.heads} attention heads"
@@ -78,8 +78,8 @@ def obstacle(model: Architecture, layout: Layout, gpus_per_node: int) -> str | N
         return f"tp {layout.tp} spans nodes of {gpus_per_node} GPUs"
     if gpus_per_node % layout.tp:
         return f"tp {layout.tp} does not divide a node of {gpus_per_node} GPUs"
-    if layout.pp > model.layers:
-        return f"pp {layout.pp} has more stages than the {model.layers} layers"
+    if model.layers % layout.pp:
+        return f"pp {layout.pp} does not divide the {model.layers} layers"
     if layout.ep > 1 and not model.moe:
         return f"ep {layout.ep} asks for experts, {model.name} has none"
     if layout.ep > 1 and model.experts % layout.ep:
@@ -87,21 +87,34 @@ def obstacle(model: Architecture, layout: Layout, gpus_per_node: int) -> str | N
     return None
 
 
-def layouts(model: Architecture, gpus: int, gpus_per_node: int) -> Iterator[Layout]:
+def layouts(
+    model: Architecture,
+    gpus: int,
+    gpus_per_node: int,
+    tp: Collection[int] | None = None,
+    pp: Collection[int] | None = None,
+    cp: Collection[int] | None = None,
+    ep: Collection[int] | None = None,
+) -> Iterator[Layout]:
     """Yield every layout of exactly `gpus` GPUs that breaks no rule, by (tp, pp, cp, ep).
 
-    Divisors are enumerated, because the loops of HybridFlow's Algorithm 2 (Sheng et al. 2025) as printed are empty
-    below one machine and miss layouts with small tp and large pp. Context parallelism takes powers of two.
+    tp, pp, cp, ep: degrees to consider; absent, all. Divisors are enumerated, because the loops of HybridFlow's
+    Algorithm 2 (Sheng et al. 2025) as printed are empty below one machine and miss layouts with small tp and large pp.
+    Context parallelism takes powers of two.
     """
-    for tp in divisors(gpus):
-        if obstacle(model, Layout(tp=tp), gpus_per_node):
+    for t in _allowed(divisors(gpus), tp):
+        if obstacle(model, Layout(tp=t), gpus_per_node):
             continue
-        for pp in divisors(gpus // tp):
-            if pp > model.layers:
+        for p in _allowed(divisors(gpus // t), pp):
+            if p > model.layers:
                 break
-            for cp in (d for d in divisors(gpus // (tp * pp)) if d & (d - 1) == 0):
-                dp = gpus // (tp * pp * cp)
-                for ep in divisors(tp * cp * dp) if model.moe else (1,):
-                    layout = Layout(tp, pp, cp, ep, dp)
+            for c in _allowed([d for d in divisors(gpus // (t * p)) if d & (d - 1) == 0], cp):
+                copies = gpus // (t * p * c)
+                for e in _allowed(divisors(t * c * copies) if model.moe else [1], ep):
+                    layout = Layout(t, p, c, e, copies)
                     if obstacle(model, layout, gpus_per_node) is None:
                         yield layout
+
+
+def _allowed(degrees: list[int], considered: Collection[int] | None) -> list[int]:
+    return degrees if considered is None else [degree for degree in degrees if degree in considered]

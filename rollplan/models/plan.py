@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from rollplan.models.certified import Stopped
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.files import read_text, write_whole
+from rollplan.models.plan_split import PlannedSplit
 from rollplan.models.strict import Strict, refusal, tuples
 
 
@@ -28,10 +29,11 @@ class Tool(Strict):
 
 
 class Origin(Strict):
-    """The scenario a plan belongs to."""
+    """The scenario a plan belongs to, and all of it: a plan can be asked what-if questions without the file."""
 
     name: str
     sha256: str
+    content: dict[str, Any]
 
 
 class Settings(Strict):
@@ -98,36 +100,6 @@ class PlannedGroup(Strict):
     train_busy: Busy
     cost_per_h: float
     solo_cost_per_h: float
-
-
-class SplitChoice(Strict):
-    """One way to split a job's GPUs; `colocated` shares the same GPUs in time."""
-
-    mode: Literal["separate", "colocated"]
-    rollout_pool: str
-    rollout_gpus: int
-    train_pool: str
-    train_gpus: int
-    rollout_s: float
-    train_s: float
-    iteration_s: float
-    cost_per_h: float
-
-
-class PlannedSplit(Strict):
-    """The split of one job, what comes next, and an even split beside it.
-
-    bound_iteration_s: the best of all candidates; `gap` is above 0 only for trim `paper`.
-    """
-
-    name: str
-    trim: str
-    choice: SplitChoice
-    next_best: tuple[SplitChoice, ...]
-    even: SplitChoice | None
-    bound_iteration_s: float
-    gap: float
-    binds: str
 
 
 class PoolUse(Strict):
@@ -210,7 +182,7 @@ class Plan(Strict):
             if group.binds.split(" ")[0] not in ("job", "training", "rollout"):
                 raise refusal(f"does not say in groups[{number}].binds what binds", "plan again")
         for number, split in enumerate(self.splits):
-            if any(choice.iteration_s <= 0 for choice in (split.choice, *split.next_best, *([split.even] if split.even else []))):
+            if any(choice.iteration_s <= 0 for choice in split.shown):
                 raise refusal(f"has a time in splits[{number}] that is not positive", "plan again")
         return self
 
@@ -220,11 +192,11 @@ class Plan(Strict):
 
     def content_hash(self) -> str:
         """Return the hash of everything but the seal."""
-        return hashlib.sha256(_canonical(self.model_dump(mode="json", exclude={"seal"})).encode()).hexdigest()
+        return hashlib.sha256(canonical(self.model_dump(mode="json", exclude={"seal"})).encode()).hexdigest()
 
     def to_json(self) -> str:
         """Return the file's text."""
-        return _canonical(self.model_dump(mode="json"))
+        return canonical(self.model_dump(mode="json"))
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all; raise `InputError` if it cannot be written."""
@@ -246,8 +218,15 @@ class Plan(Strict):
             ) from None
         if not isinstance(raw, dict) or not str(raw.get("format", "")).startswith("rollplan/plan/"):
             raise InputError(str(path), [Finding(str(path), "", "is not a plan", "give a plan written by `rollplan plan -o`")])
-        return cls.build(tuples(raw), str(path))
+        origin = raw.get("scenario")
+        content = origin.get("content") if isinstance(origin, dict) else None
+        read = tuples(raw)
+        if isinstance(read, dict) and isinstance(origin, dict):
+            # The scenario inside is plain data for a reader of its own.
+            read = {**read, "scenario": {**read["scenario"], **({"content": content} if "content" in origin else {})}}
+        return cls.build(read, str(path))
 
 
-def _canonical(data: object) -> str:
+def canonical(data: object) -> str:
+    """Return the one text of plain data: keys sorted, fixed layout."""
     return json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n"

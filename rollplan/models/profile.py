@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rollplan.models.counted import GpuCount, WholeNumberKeys
 from rollplan.models.strict import Strict
-from rollplan.models.workload import Duration, GpuCount, WholeNumberKeys
+from rollplan.models.workload import Duration
 
 
 class Provenance(Strict):

@@ -24,9 +24,8 @@ from rollplan.models.overheads import (
 )
 from rollplan.models.profile import Profile
 from rollplan.models.scenario import Scenario
-from rollplan.models.split.given import split_problem
-from rollplan.models.split.problem import SplitProblem
-from rollplan.models.workload import Duration, Job, Phase, Split
+from rollplan.models.split.given import budgets
+from rollplan.models.workload import Duration, Job, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +105,7 @@ class Resolved:
 def reserved_nodes(scenario: Scenario, pool: str) -> int:
     """Return the nodes of a pool set aside for jobs that ask for a split: their budgets, in whole nodes."""
     size = scenario.pools[pool].gpus_per_node
-    return sum(-(-job.split.budget.get(pool, 0) // size) for job in scenario.jobs if job.split is not None)
-
-
-def split_problem_of(scenario: Scenario, split: Split) -> SplitProblem:
-    """Return the problem of one split, with the prices of the scenario's pools."""
-    return split_problem(split, {name: pool.price_per_gpu_h for name, pool in scenario.pools.items()})
+    return sum(-(-budgets(job.split, scenario.pools).get(pool, 0) // size) for job in scenario.jobs if job.split is not None)
 
 
 def resolve(scenario: Scenario) -> Resolved:

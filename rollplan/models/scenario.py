@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
 from rollplan.models.consistency import findings
 from rollplan.models.errors import InputError
 from rollplan.models.hardware import Link, Pool
+from rollplan.models.inline import inlined
 from rollplan.models.profile import Profile
 from rollplan.models.strict import Strict, tuples
 from rollplan.models.workload import Job, Name
@@ -41,8 +42,8 @@ class Scenario(Strict):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a YAML file; raise `InputError` with every fault of the file at once."""
-        return cls.from_dict(read_yaml(Path(path)), str(path))
+        """Read a YAML file and the files it names; raise `InputError` with every fault of the file at once."""
+        return cls.from_dict(inlined(read_yaml(Path(path)), Path(path)), str(path))
 
     @classmethod
     def from_yaml(cls, text: str, source: str = "scenario") -> Self:
@@ -57,7 +58,11 @@ class Scenario(Strict):
             raise InputError(source, faults)
         return scenario
 
+    def content(self) -> dict[str, Any]:
+        """Return plain data that `from_dict` makes an equal scenario of; files are inlined, units written out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
     def sha256(self) -> str:
         """Return the hash of the meaning: comments, order of keys and spelling of units do not change it."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

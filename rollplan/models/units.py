@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from rollplan.models.strict import refusal, show
 
@@ -82,8 +82,13 @@ def _schema(unit: Unit) -> WithJsonSchema:
     )
 
 
-Seconds = Annotated[float, BeforeValidator(DURATION.parse), _schema(DURATION)]
-GiB = Annotated[float, BeforeValidator(MEMORY.parse), _schema(MEMORY)]
-DollarsPerHour = Annotated[float, BeforeValidator(PRICE.parse), _schema(PRICE)]
-GBPerSecond = Annotated[float, BeforeValidator(BANDWIDTH.parse), _schema(BANDWIDTH)]
-BillionParameters = Annotated[float, BeforeValidator(PARAMETERS.parse), _schema(PARAMETERS)]
+def _written(unit: str) -> PlainSerializer:
+    """Write a quantity with its unit into JSON, so that what was written can be read again."""
+    return PlainSerializer(lambda value: f"{value!r} {unit}", when_used="json-unless-none")
+
+
+Seconds = Annotated[float, BeforeValidator(DURATION.parse), _written("s"), _schema(DURATION)]
+GiB = Annotated[float, BeforeValidator(MEMORY.parse), _written("GiB"), _schema(MEMORY)]
+DollarsPerHour = Annotated[float, BeforeValidator(PRICE.parse), _written("$/h"), _schema(PRICE)]
+GBPerSecond = Annotated[float, BeforeValidator(BANDWIDTH.parse), _written("GB/s"), _schema(BANDWIDTH)]
+BillionParameters = Annotated[float, BeforeValidator(PARAMETERS.parse), _written("B"), _schema(PARAMETERS)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rollplan.models.lengths import REFERENCE_LENGTHS
+from rollplan.models.split.given import Split
 from rollplan.models.strict import Strict, refusal
 from rollplan.models.units import BillionParameters, GiB, Seconds
 
@@ -68,47 +69,10 @@ class Phase(_Shorthand):
         return raw if isinstance(raw, dict) else {"time": raw}
 
 
-def _whole_number_keys(raw: object) -> object:
-    """Let JSON's text keys stand for numbers of GPUs."""
-    if not isinstance(raw, dict):
-        return raw
-    numbers = {key: int(key) if isinstance(key, str) and key.isascii() and key.isdecimal() and len(key) < 8 else key for key in raw}
-    if len(set(numbers.values())) < len(numbers):
-        raise refusal("gives one number of GPUs twice, as a number and as text", "keep one of the two")
-    return {numbers[key]: value for key, value in raw.items()}
-
-
-def _positive(seconds: float) -> float:
-    if seconds == 0:
-        raise refusal("is zero", "a stage takes some time; leave this number of GPUs out")
-    return seconds
-
-
 def _known_lengths(name: str) -> str:
     if name not in REFERENCE_LENGTHS:
         raise refusal("is not a reference law of lengths", f"choose from {', '.join(REFERENCE_LENGTHS)}")
     return name
-
-
-GpuCount = Annotated[int, Field(ge=1, le=1_000_000)]
-WholeNumberKeys = BeforeValidator(_whole_number_keys)
-StageTable = Annotated[dict[GpuCount, Annotated[Seconds, AfterValidator(_positive)]], Field(min_length=1), WholeNumberKeys]
-
-
-class Split(Strict):
-    """A job that asks how many GPUs should roll out and how many should train (problem P1).
-
-    budget: GPUs that may be used of each pool. rollout, train: for each pool, seconds per iteration of the stage on
-    so many GPUs, with its best parallel layout; only counts in the table are candidates. sync_s: weight
-    transfer that is not hidden. trim: which rule frees GPUs of the faster site (`paper`: StreamRL Algorithm 1 as
-    printed; `safe`: never slower than the slower site).
-    """
-
-    budget: Annotated[dict[str, GpuCount], Field(min_length=1)]
-    rollout: Annotated[dict[str, StageTable], Field(min_length=1)]
-    train: Annotated[dict[str, StageTable], Field(min_length=1)]
-    sync_s: Seconds = Field(default=0.0, alias="sync")
-    trim: Literal["paper", "safe"] = "safe"
 
 
 class Job(Strict):

@@ -5,23 +5,24 @@ from __future__ import annotations
 from rollplan import __version__
 from rollplan.models.certified import Branch, Certified, Limits, Report, Witness, silent
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
-from rollplan.models.describe import binding_stage, describe_groups, describe_pools, plan_warnings, split_choice
+from rollplan.models.describe import describe_groups, describe_pools, plan_warnings
+from rollplan.models.describe_split import planned_split
 from rollplan.models.plan import (
     Certificate,
     Comparison,
     Origin,
     Plan,
-    PlannedSplit,
     Prices,
     Settings,
     Tool,
     Totals,
 )
-from rollplan.models.resolve import resolve, split_problem_of
+from rollplan.models.plan_split import PlannedSplit
+from rollplan.models.resolve import resolve
 from rollplan.models.round_robin import period
 from rollplan.models.scenario import Scenario
-from rollplan.models.split.exact import ranking
-from rollplan.models.split.problem import SplitProblem, colocated_evaluated
+from rollplan.models.split.given import Split
+from rollplan.models.stages.compile import compiled
 from rollplan.models.workload import Job
 from rollplan.planner import colocation, split
 from rollplan.planner.colocation import Method
@@ -37,14 +38,14 @@ def plan(scenario: Scenario, method: Method = "exact", limits: Limits | None = N
     """
     limits = limits or Limits()
     resolved = resolve(scenario)
-    splits, unevaluated = _plan_splits(scenario, seed)
+    splits = tuple(_plan_split(scenario, job, job.split) for job in scenario.jobs if job.split is not None)
     problem = resolved.problem(scenario)
     found = colocation.solve(problem, method, limits, seed, report) if problem.jobs else None
     groups = describe_groups(problem, resolved, found.solution, lambda r, t, pins: period(r, t, pins).seconds) if found else ()
     pools = describe_pools(scenario, groups, splits)
     return Plan(
         tool=Tool(version=__version__),
-        scenario=Origin(name=scenario.name, sha256=scenario.sha256()),
+        scenario=Origin(name=scenario.name, sha256=scenario.sha256(), content=scenario.content()),
         settings=Settings(
             method=method,
             guarantee=scenario.guarantee,
@@ -60,36 +61,14 @@ def plan(scenario: Scenario, method: Method = "exact", limits: Limits | None = N
         comparison=_compare(problem) if problem.jobs else None,
         certificate=_certificate(problem, found) if found else None,
         provenance=resolved.provenance,
-        warnings=plan_warnings(resolved, groups, unevaluated, found.stopped if found else None),
+        warnings=plan_warnings(resolved, groups, splits, found.stopped if found else None),
     ).sealed()
 
 
-def _plan_splits(scenario: Scenario, seed: int) -> tuple[tuple[PlannedSplit, ...], list[str]]:
-    """Return the planned splits, and the names of those for which colocation could not be compared."""
-    planned, unevaluated = [], []
-    for job in scenario.jobs:
-        if job.split is not None:
-            problem = split_problem_of(scenario, job.split)
-            planned.append(_plan_split(scenario, job, problem, seed))
-            if not colocated_evaluated(problem):
-                unevaluated.append(job.name)
-    return tuple(planned), unevaluated
-
-
-def _plan_split(scenario: Scenario, job: Job, problem: SplitProblem, seed: int) -> PlannedSplit:
-    found = split.solve(problem, seed)
-    even = split.even_split(problem)
-    chosen = split_choice(scenario, found.solution)
-    return PlannedSplit(
-        name=job.name,
-        trim=problem.trim,
-        choice=chosen,
-        next_best=tuple(split_choice(scenario, other) for other in ranking(problem, 3)[1:]),
-        even=None if even is None else split_choice(scenario, even),
-        bound_iteration_s=found.bound.value,
-        gap=found.gap,
-        binds=binding_stage(chosen),
-    )
+def _plan_split(scenario: Scenario, job: Job, asked: Split) -> PlannedSplit:
+    ready = compiled(asked, scenario.pools, scenario.links)
+    decision, bound = split.decide(ready.problem, asked.target_s)
+    return planned_split(job.name, asked, ready, decision, bound)
 
 
 def _compare(problem: ColocationProblem) -> Comparison:

@@ -62,6 +62,7 @@ HARMLESS = {
     r"certificate\.claimed_proof: other word branch and bound": "a mere claim in place of a proof; the checked bound stays the same",
     r"splits\.\d+\.even: null": "shown for comparison; if it is shown, it is checked",
     r"splits\.\d+\.next_best: (drop|empty)": "shown for comparison; each choice that is shown is checked",
+    r"splits\.\d+\.(front|rules): (drop|empty|swap|repeat)": "shown for comparison; each plan that is shown is checked",
     r"splits\.\d+\.next_best: swap": "of two choices that take equally long either may come first; other orders are found",
 }
 """Changes that leave a plan as good as it was, and why."""

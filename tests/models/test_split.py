@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from rollplan.models.errors import InfeasibleError
+from rollplan.models.hardware import Pool
 from rollplan.models.split.exact import exact, ranking
-from rollplan.models.split.given import split_problem
+from rollplan.models.split.given import Split
 from rollplan.models.split.problem import SplitProblem, SplitSolution, colocated_evaluated, cost_per_h
 from rollplan.models.split.verify import least_value
-from rollplan.models.workload import Split
+from rollplan.models.stages.compile import compiled
 
 
 def power_law(first: tuple[int, float], second: tuple[int, float]) -> Callable[[int], float]:
@@ -206,8 +207,10 @@ def test_shared_gpus_are_paid_once() -> None:
 def test_scenario_words_become_a_problem() -> None:
     """Budgets, tables, transfer and trim of `split`."""
     raw = {"budget": {"site": 8}, "rollout": {"site": {4: "10 s"}}, "train": {"site": {4: "2 min"}}, "sync": "500 ms", "trim": "paper"}
-    problem = split_problem(Split.build(raw, "split"), {"site": 1.85})
-    assert problem == SplitProblem({"site": 8}, {"site": {4: 10.0}}, {"site": {4: 120.0}}, {"site": 1.85}, 0.5, "paper")
+    problem = compiled(
+        Split.build(raw, "split"), {"site": Pool.build({"gpu": "H20", "price": "1.85 $/h", "memory": "2 TB"}, "site")}
+    ).problem
+    assert problem == SplitProblem({"site": 8}, {"site": {4: 10.0}}, {"site": {4: 120.0}}, {"site": 1.85}, 0.5, "paper", gpus_per_node={"site": 8})
 
 
 def fewest(stage: str, pool: str, least: int, budget: int) -> str:

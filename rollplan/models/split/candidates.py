@@ -25,11 +25,18 @@ def colocated_candidates(problem: SplitProblem) -> Iterator[SplitSolution]:
     """Yield the candidates whose stages take turns; counts that only add GPUs are left out."""
     for pool, table in problem.turns().items():
         least_s = np.inf
-        for gpus, (rollout_s, train_s) in table.items():
-            iteration_s = rollout_s + train_s + problem.switch_s + problem.sync_s
-            if gpus <= problem.budgets[pool] and iteration_s < least_s * (1 - REL_TOL):
-                least_s = iteration_s
-                yield SplitSolution("colocated", pool, gpus, pool, gpus, rollout_s, train_s, iteration_s, "serial")
+        for gpus in table:
+            plan = colocated(problem, pool, gpus)
+            if gpus <= problem.budgets[pool] and plan.iteration_s < least_s * (1 - REL_TOL):
+                least_s = plan.iteration_s
+                yield plan
+
+
+def colocated(problem: SplitProblem, pool: str, gpus: int) -> SplitSolution:
+    """Return the plan whose stages take turns on the same GPUs; the budget is not checked."""
+    rollout_s, train_s = problem.turns()[pool][gpus]
+    iteration_s = rollout_s + train_s + problem.switch_s + problem.sync_s
+    return SplitSolution("colocated", pool, gpus, pool, gpus, rollout_s, train_s, iteration_s, "serial")
 
 
 def within_budget(problem: SplitProblem, tables: Tables) -> dict[str, dict[int, float]]:
@@ -46,7 +53,7 @@ def _separate(problem: SplitProblem) -> Iterator[SplitSolution]:
             allowed = np.add.outer(x, y) <= problem.budgets[p] if p == q else np.ones((x.size, y.size), dtype=bool)
             if allowed.any():
                 for way in problem.pipelining:
-                    rollout_s, train_s, iteration_s = _grid(problem, way, p, rollout, np.array(list(train.values())))
+                    rollout_s, train_s, iteration_s = _grid(problem, way, (p, q), rollout, np.array(list(train.values())))
                     for i, j in zip(*_staircase(np.where(allowed, iteration_s, np.inf)), strict=True):
                         yield SplitSolution(
                             "separate", p, int(x[i]), q, int(y[j]), float(rollout_s[i]), float(train_s[j]), float(iteration_s[i, j]), way
@@ -64,12 +71,12 @@ def _staircase(times: FloatArray) -> tuple[IntArray, IntArray]:
 
 
 def _grid(
-    problem: SplitProblem, way: Pipelining, pool: str, rollout: Mapping[int, float], train: FloatArray
+    problem: SplitProblem, way: Pipelining, pools: tuple[str, str], rollout: Mapping[int, float], train: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return seconds of rollout (m), training (n) and iteration (m, n)."""
-    alone = np.array(list(rollout.values()))
+    alone, sync_s, pool = np.array(list(rollout.values())), problem.sync(*pools), pools[0]
     if way == "serial":
-        return alone, train, np.add.outer(alone, train) + problem.sync_s
+        return alone, train, np.add.outer(alone, train) + sync_s
     slower, longer = problem.interference
     train = train * longer
     if way in ("async-batch", "async-streamed"):
@@ -77,10 +84,10 @@ def _grid(
         steady = np.array([table.get(gpus, seconds) for gpus, seconds in rollout.items()]) * slower
         period = np.maximum.outer(steady, train)
         if way == "async-batch":
-            period = np.maximum(period, (np.add.outer(steady, train) + problem.sync_s) / 2)
+            period = np.maximum(period, (np.add.outer(steady, train) + sync_s) / 2)
         return steady, train, period
     if way == "one-step":
-        return alone * slower, train, np.maximum.outer(alone * slower, train) + problem.sync_s
+        return alone * slower, train, np.maximum.outer(alone * slower, train) + sync_s
     done = np.empty((alone.size, train.size))
     for row, (gpus, seconds) in enumerate(rollout.items()):
         shares = [share * slower for share in problem.finish.get(pool, {}).get(gpus, (seconds,))]
@@ -88,4 +95,4 @@ def _grid(
         # f_K = max over k of (g_k + the chunks k .. K): the recurrence of `iteration.stages`, unrolled.
         remaining = np.arange(ends.size, 0, -1)
         done[row] = (ends[:, None] + np.multiply.outer(remaining, train / ends.size + problem.chunk_s)).max(axis=0)
-    return alone * slower, train, done + problem.sync_s
+    return alone * slower, train, done + sync_s

@@ -8,7 +8,7 @@ from rollplan.models.certified import Bound, Certified, Stopped, gap
 from rollplan.models.errors import InfeasibleError
 from rollplan.models.split.candidates import undominated, within_budget
 from rollplan.models.split.iteration import stages
-from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, cost_per_iteration, value
+from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, cost_per_iteration, objective_value
 
 
 def exact(problem: SplitProblem) -> Certified[SplitSolution]:
@@ -19,9 +19,9 @@ def exact(problem: SplitProblem) -> Certified[SplitSolution]:
     """
     candidates = _all(problem)
     chosen = _choose(problem, candidates)
-    bound = min(value(problem, candidate) for candidate in candidates)
-    stopped: Stopped = "optimal" if gap(value(problem, chosen), bound) <= REL_TOL else "heuristic"
-    return Certified(chosen, value(problem, chosen), Bound(bound, "exhaustive"), stopped)
+    bound = min(objective_value(problem, candidate) for candidate in candidates)
+    stopped: Stopped = "optimal" if gap(objective_value(problem, chosen), bound) <= REL_TOL else "heuristic"
+    return Certified(chosen, objective_value(problem, chosen), Bound(bound, "exhaustive"), stopped)
 
 
 def ranking(problem: SplitProblem, limit: int = 3) -> list[SplitSolution]:
@@ -85,8 +85,8 @@ def _choose(problem: SplitProblem, candidates: list[SplitSolution]) -> SplitSolu
 
 
 def _best(problem: SplitProblem, candidates: list[SplitSolution]) -> SplitSolution:
-    least = min(value(problem, candidate) for candidate in candidates)
-    tied = [candidate for candidate in candidates if value(problem, candidate) <= least * (1 + REL_TOL)]
+    least = min(objective_value(problem, candidate) for candidate in candidates)
+    tied = [candidate for candidate in candidates if objective_value(problem, candidate) <= least * (1 + REL_TOL)]
     fewest = min(candidate.gpus for candidate in tied)
     tied = [candidate for candidate in tied if candidate.gpus == fewest]
     balance_s = min(abs(plan.rollout_s - plan.train_s) + plan.iteration_s * REL_TOL for plan in tied)

@@ -19,23 +19,24 @@ from rollplan.models.split.problem import Pipelining, SplitProblem
 def stages(problem: SplitProblem, way: Pipelining, pools: tuple[str, str], gpus: tuple[int, int]) -> tuple[float, float, float]:
     """Return seconds of rollout, training and iteration of separate stages on GPUs of their own."""
     rollout_s, train_s = problem.rollout[pools[0]][gpus[0]], problem.train[pools[1]][gpus[1]]
+    sync_s = problem.sync(*pools)
     if way == "serial":
-        return rollout_s, train_s, rollout_s + train_s + problem.sync_s
+        return rollout_s, train_s, rollout_s + train_s + sync_s
     slower, longer = problem.interference
     train_s *= longer
     if way in ("async-batch", "async-streamed"):
         steady_s = problem.steady.get(pools[0], {}).get(gpus[0], rollout_s) * slower
-        turn_s = (steady_s + train_s + problem.sync_s) / 2 if way == "async-batch" else 0.0
+        turn_s = (steady_s + train_s + sync_s) / 2 if way == "async-batch" else 0.0
         return steady_s, train_s, max(steady_s, train_s, turn_s)
     rollout_s *= slower
     if way == "one-step":
-        return rollout_s, train_s, max(rollout_s, train_s) + problem.sync_s
+        return rollout_s, train_s, max(rollout_s, train_s) + sync_s
     shares = [share * slower for share in problem.finish.get(pools[0], {}).get(gpus[0], (problem.rollout[pools[0]][gpus[0]],))]
     ends = shares if way == "dynamic-batch" else joined(shares, problem.chunks)
     done_s = 0.0
     for end_s in ends:
         done_s = max(done_s, end_s) + train_s / len(ends) + problem.chunk_s
-    return rollout_s, train_s, done_s + problem.sync_s
+    return rollout_s, train_s, done_s + sync_s
 
 
 def joined(shares: list[float], chunks: int) -> list[float]:

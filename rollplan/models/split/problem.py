@@ -28,7 +28,8 @@ class SplitProblem:
     """One job. rollout, train: seconds per iteration of the stage, by pool and number of GPUs; only these counts are candidates.
 
     budgets: GPUs that may be used of each pool. price_per_gpu_h: dollars per GPU and hour; whole nodes of
-    `gpus_per_node` are paid (absent: 1). sync_s: seconds of weight transfer that nothing hides.
+    `gpus_per_node` are paid (absent: 1). sync_s: seconds of weight transfer that nothing hides; sync_between: the same
+    between a rollout pool and a training pool, where it differs.
     pipelining: allowed ways of overlap of separate stages, in order of preference.
     steady: seconds per iteration of a rollout whose batches overlap (partial rollout), used by `async-*`; absent: rollout.
     finish: seconds after which equal shares of the samples are finished, ascending, as many shares as values; used by
@@ -56,6 +57,7 @@ class SplitProblem:
     switch_s: float = 0.0
     interference: tuple[float, float] = (1.0, 1.0)
     gpus_per_node: Mapping[str, int] = field(default_factory=dict)
+    sync_between: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse values out of range; copy and sort the mappings."""
@@ -92,6 +94,8 @@ class SplitProblem:
             object.__setattr__(self, "colocated", pairs)
         for name, least_value in (("sync_s", 0), ("switch_s", 0), ("chunk_s", 0), ("chunks", 1)):
             _at_least(least_value, name, getattr(self, name))
+        for ends, seconds in self.sync_between.items():
+            _at_least(0, f"sync_between {' and '.join(ends)}", seconds)
         for factor in self.interference:
             _at_least(1, "interference", factor)
         _choice("trim", self.trim, get_args(Trim))
@@ -100,6 +104,10 @@ class SplitProblem:
             raise ValueError("pipelining must name at least one way, got none")
         for way in self.pipelining:
             _choice("pipelining", way, get_args(Pipelining))
+
+    def sync(self, rollout_pool: str, train_pool: str) -> float:
+        """Return the seconds of weight transfer between two pools."""
+        return self.sync_between.get((rollout_pool, train_pool), self.sync_s)
 
     def turns(self) -> Mapping[str, Mapping[int, tuple[float, float]]]:
         """Return (rollout, train) seconds of stages that take turns, by pool and number of GPUs."""
@@ -165,7 +173,7 @@ def cost_per_iteration(problem: SplitProblem, solution: SplitSolution) -> float:
     return cost_per_h(problem, solution) * solution.iteration_s / 3600
 
 
-def value(problem: SplitProblem, solution: SplitSolution) -> float:
+def objective_value(problem: SplitProblem, solution: SplitSolution) -> float:
     """Return what the objective minimises: seconds or dollars per iteration."""
     return solution.iteration_s if problem.objective == "time" else cost_per_iteration(problem, solution)
 

@@ -1,0 +1,120 @@
+"""The screen of one job: who binds, who waits for what, what fits, what is next best, what a rule of thumb would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rollplan.cli.tables import labelled, new_table, percent
+from rollplan.models.plan_split import MemoryUse, PlannedSplit, SplitChoice
+
+
+def split_part(split: PlannedSplit) -> Iterator[RenderableType]:
+    """Yield the lines and tables of one job."""
+    choice = split.choice
+    yield Text(f"split {split.name}   {_mode(choice)}, trim {split.trim}")
+    low, high = split.range_s
+    spread = f"  ({low:.0f} to {high:.0f} s, depending on what was not measured)" if high - low > 1e-9 * high else ""
+    yield labelled("step", f"{choice.iteration_s:.2f} s per iteration{spread}")
+    yield labelled("cost", f"{choice.cost_per_h:.2f} $/h, {choice.cost_per_iteration:.3f} $ per iteration")
+    yield _stages(split)
+    yield labelled("binds", _binding(split))
+    yield _choices(split)
+    if split.equal:
+        first = "the first" if split.equal == 1 else f"the first {split.equal}"
+        yield labelled(
+            "equal", f"{first} next best {'is' if split.equal == 1 else 'are'} within {percent(split.noise, 0)}, what reruns differ by"
+        )
+    if split.in_flight is not None:
+        yield labelled("samples", f"{split.in_flight} in flight")
+
+
+def front_part(split: PlannedSplit) -> Iterator[RenderableType]:
+    """Yield the Pareto front: nothing beats these in time, cost and staleness together."""
+    yield Text(f"front {split.name}   no plan beats one of these in time, cost and staleness together")
+    shown = new_table(*_COLUMNS, ("$/iteration", "right"), ("staleness", "right"))
+    for choice in split.front:
+        name = "this plan" if choice == split.choice else ""
+        shown.add_row(name, *_cells(choice, split.choice), f"{choice.cost_per_iteration:.3f}", f"{choice.staleness:g}")
+    yield shown
+
+
+_COLUMNS = (("", "left"), ("rollout", "left"), ("train", "left"), ("how", "left"), ("iteration", "right"), ("$/h", "right"))
+
+
+def _mode(choice: SplitChoice) -> str:
+    if choice.mode == "colocated":
+        return "colocated: both stages in turn on the same GPUs"
+    return f"separate, {choice.pipelining}, staleness {choice.staleness:g}"
+
+
+def _stages(split: PlannedSplit) -> Table:
+    choice = split.choice
+    shown = new_table(
+        ("stage", "left"), ("pool", "left"), ("GPUs", "right"), ("layout", "left"), ("time", "right"), ("busy", "right"),
+        ("waits for", "left"), ("memory per GPU (peak phase)", "left"),
+    )  # fmt: skip
+    turns = choice.mode == "colocated"
+    stages = (
+        ("rollout", choice.rollout_pool, choice.rollout_gpus, choice.rollout_layout, choice.rollout_s, choice.rollout_busy),
+        ("train", choice.train_pool, choice.train_gpus, choice.train_layout, choice.train_s, choice.train_busy),
+    )
+    for name, pool, gpus, layout, seconds, busy in stages:
+        waits = ("its turn" if turns else {"rollout": "training", "train": "samples"}[name]) if busy < 0.995 else "-"
+        shown.add_row(name, pool, str(gpus), layout, f"{seconds:.1f} s", percent(busy, 0), waits, _memory(split, name))
+    return shown
+
+
+def _memory(split: PlannedSplit, role: str) -> str:
+    use = next((use for use in split.memory if role in use.roles and use.where == "gpu"), None)
+    return "" if use is None else memory_text(use)
+
+
+def memory_text(use: MemoryUse) -> str:
+    """Return `71 of 80 GiB update: weights 16, KV cache 46`."""
+    limit = "" if use.memory_gib is None else f" of {use.memory_gib:.0f}"
+    largest = ", ".join(f"{term.term} {term.gib:.0f}" for term in use.terms[:2])
+    return f"{use.gib:.0f}{limit} GiB {use.phase}: {largest}"
+
+
+def _binding(split: PlannedSplit) -> str:
+    choice = split.choice
+    words = {"rollout": "rollout", "train": "training", "both stages in turn": "both stages in turn"}[split.binds]
+    names = {"rollout": "rollout", "train": "training"}
+    more = [
+        f"More {names[step.stage]} GPUs do not help"
+        if step.iteration_s is None
+        else f"{step.gpus} {names[step.stage]} GPUs: {step.iteration_s - choice.iteration_s:+.1f} s"
+        for step in split.steps
+    ]
+    return ". ".join([words, *more])
+
+
+def _choices(split: PlannedSplit) -> Table:
+    shown = new_table(*_COLUMNS)
+    rows = [("this plan", split.choice), *(("next best", choice) for choice in split.next_best)]
+    if split.colocated is not None and split.colocated not in (split.choice, *split.next_best):
+        rows.append(("colocated", split.colocated))
+    if split.even is not None:
+        rows.append(("even split", split.even))
+    rows += [(rule.name.split(":")[0], rule.choice) for rule in split.rules]
+    if split.fewest is not None:
+        rows.append(("fewest GPUs", split.fewest))
+    for name, choice in rows:
+        shown.add_row(name, *_cells(choice, split.choice))
+    return shown
+
+
+def _cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, ...]:
+    more = f" ({100 * (choice.iteration_s / best.iteration_s - 1):+.1f} %)" if choice != best else ""
+    turns = choice.mode == "colocated"
+    return (
+        f"{choice.rollout_gpus} {choice.rollout_pool}",
+        "the same GPUs" if turns else f"{choice.train_gpus} {choice.train_pool}",
+        "colocated" if turns else choice.pipelining,
+        f"{choice.iteration_s:.2f} s{more}",
+        f"{choice.cost_per_h:.2f}",
+    )

@@ -1,0 +1,219 @@
+"""From a decision about one job to the numbers of its plan; the planner and `check` both use it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rollplan.models.certified import gap
+from rollplan.models.memory.bill import MemoryBill, Peak, bill
+from rollplan.models.plan_split import MemoryTerm, MemoryUse, PlannedSplit, Rule, RuleOfThumb, SplitChoice, Step
+from rollplan.models.split.given import Split
+from rollplan.models.split.iteration import stages
+from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, cost_per_h, cost_per_iteration, objective_value
+from rollplan.models.stages.compile import Compiled
+from rollplan.models.stages.options import colocated_setup
+from rollplan.models.stages.range import stage_ranges
+
+TERMS = 4
+"""Largest lines of a memory peak that a plan shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitDecision:
+    """What was decided about one job, and what is shown beside it."""
+
+    choice: SplitSolution
+    next_best: tuple[SplitSolution, ...]
+    even: SplitSolution | None
+    colocated: SplitSolution | None
+    rules: tuple[tuple[Rule, SplitSolution], ...]
+    front: tuple[SplitSolution, ...]
+    fewest: SplitSolution | None
+
+    @property
+    def shown(self) -> tuple[SplitSolution, ...]:
+        """Every solution, in the order of `PlannedSplit.shown`."""
+        single = (self.even, self.colocated, self.fewest)
+        rules = (solution for _, solution in self.rules)
+        return (self.choice, *self.next_best, *(plan for plan in single if plan is not None), *rules, *self.front)
+
+
+def planned_split(name: str, split: Split, compiled: Compiled, decision: SplitDecision, bound: float) -> PlannedSplit:
+    """Return the plan of one split. bound: the least value of the objective over all candidates."""
+    problem, chosen = compiled.problem, decision.choice
+    worth = objective_value(problem, chosen)
+
+    def shown(solution: SplitSolution) -> SplitChoice:
+        return split_choice(split, compiled, solution)
+
+    def maybe(solution: SplitSolution | None) -> SplitChoice | None:
+        return None if solution is None else shown(solution)
+
+    return PlannedSplit(
+        name=name,
+        trim=split.trim,
+        objective=split.objective,
+        choice=shown(chosen),
+        next_best=tuple(shown(other) for other in decision.next_best),
+        even=maybe(decision.even),
+        colocated=maybe(decision.colocated),
+        rules=tuple(RuleOfThumb(name=rule, choice=shown(solution)) for rule, solution in decision.rules),
+        front=tuple(shown(other) for other in decision.front),
+        fewest=maybe(decision.fewest),
+        bound=bound,
+        gap=gap(worth, bound),
+        binds=binding_stage(chosen),
+        equal=_equal(problem, worth, decision.next_best, split.noise),
+        noise=split.noise,
+        steps=tuple(_steps(problem, chosen)),
+        range_s=_range(split, compiled, chosen),
+        in_flight=None if split.workload is None else _in_flight(split, chosen, split.workload.samples),
+        memory=tuple(_memory(compiled, chosen)),
+        provenance={str(origin): count for origin, count in compiled.provenance.items()},
+        notes=compiled.notes,
+    )
+
+
+def split_choice(split: Split, compiled: Compiled, solution: SplitSolution) -> SplitChoice:
+    """Return a split with its layouts, busy shares and price: whole nodes, because nodes are rented whole."""
+    problem = compiled.problem
+    rollout_layout, train_layout = _layouts(compiled, solution)
+    return SplitChoice(
+        mode=solution.mode,
+        pipelining=solution.pipelining,
+        rollout_pool=solution.rollout_pool,
+        rollout_gpus=solution.rollout_gpus,
+        rollout_layout=rollout_layout,
+        train_pool=solution.train_pool,
+        train_gpus=solution.train_gpus,
+        train_layout=train_layout,
+        rollout_s=solution.rollout_s,
+        train_s=solution.train_s,
+        iteration_s=solution.iteration_s,
+        rollout_busy=solution.rollout_s / solution.iteration_s,
+        train_busy=solution.train_s / solution.iteration_s,
+        staleness=max(float(solution.staleness), split.staleness) if _overlaps_batches(compiled, solution) else float(solution.staleness),
+        cost_per_h=round(cost_per_h(problem, solution), 9),
+        cost_per_iteration=round(cost_per_iteration(problem, solution), 9),
+    )
+
+
+def binding_stage(choice: SplitSolution | SplitChoice) -> str:
+    """Return the stage that sets the iteration time."""
+    if choice.mode == "colocated" or choice.pipelining == "serial":
+        return "both stages in turn"
+    return "rollout" if choice.rollout_s >= choice.train_s else "train"
+
+
+def _overlaps_batches(compiled: Compiled, solution: SplitSolution) -> bool:
+    return bool(compiled.steady) and solution.pipelining.startswith("async")
+
+
+def _layouts(compiled: Compiled, solution: SplitSolution) -> tuple[str, str]:
+    if solution.mode == "colocated":
+        pair = compiled.colocated.get(solution.rollout_pool, {}).get(solution.rollout_gpus)
+        return ("", "") if pair is None else (str(pair[0].layout), str(pair[1].layout))
+    tables = compiled.steady if _overlaps_batches(compiled, solution) else compiled.rollout
+    rollout = tables.get(solution.rollout_pool, {}).get(solution.rollout_gpus)
+    training = compiled.train.get(solution.train_pool, {}).get(solution.train_gpus)
+    return "" if rollout is None else str(rollout.layout), "" if training is None else str(training.layout)
+
+
+def _equal(problem: SplitProblem, worth: float, others: Sequence[SplitSolution], noise: float) -> int:
+    close = [objective_value(problem, other) <= worth * (1 + noise) for other in others]
+    return close.index(False) if False in close else len(close)
+
+
+def _steps(problem: SplitProblem, chosen: SplitSolution) -> list[Step]:
+    """Return, for each stage, the next count that helps."""
+    if chosen.mode == "colocated":
+        return []
+    pools, x, y = (chosen.rollout_pool, chosen.train_pool), chosen.rollout_gpus, chosen.train_gpus
+    return [
+        _step("rollout", problem, chosen, pools, [(count, y) for count in problem.rollout[pools[0]] if count > x]),
+        _step("train", problem, chosen, pools, [(x, count) for count in problem.train[pools[1]] if count > y]),
+    ]
+
+
+def _step(
+    stage: Literal["rollout", "train"],
+    problem: SplitProblem,
+    chosen: SplitSolution,
+    pools: tuple[str, str],
+    larger: list[tuple[int, int]],
+) -> Step:
+    for gpus in larger:
+        iteration_s = stages(problem, chosen.pipelining, pools, gpus)[2]
+        if iteration_s < chosen.iteration_s * (1 - REL_TOL):
+            return Step(stage=stage, gpus=gpus[0 if stage == "rollout" else 1], iteration_s=iteration_s)
+    return Step(stage=stage, gpus=None, iteration_s=None)
+
+
+def _range(split: Split, compiled: Compiled, chosen: SplitSolution) -> tuple[float, float]:
+    """Return seconds of the iteration at the optimistic and at the pessimistic end of what was not measured."""
+    factors = stage_ranges(split, compiled, chosen)
+    ends = [_scaled_iteration(compiled.problem, chosen, *ends) for ends in factors]
+    return min(chosen.iteration_s, ends[0]), max(chosen.iteration_s, ends[1])
+
+
+def _scaled_iteration(problem: SplitProblem, chosen: SplitSolution, rollout: float, train: float) -> float:
+    """Return the iteration when both stages take these factors of their time."""
+    p, q, x, y = chosen.rollout_pool, chosen.train_pool, chosen.rollout_gpus, chosen.train_gpus
+    if chosen.mode == "colocated":
+        pair = problem.turns()[p][x]
+        return pair[0] * rollout + pair[1] * train + problem.switch_s + problem.sync_s
+    finish = problem.finish.get(p, {}).get(x)
+    steady = problem.steady.get(p, {}).get(x)
+    scaled = replace(
+        problem,
+        rollout={p: {x: problem.rollout[p][x] * rollout}},
+        train={q: {y: problem.train[q][y] * train}},
+        finish={} if finish is None else {p: {x: tuple(share * rollout for share in finish)}},
+        steady={} if steady is None else {p: {x: steady * rollout}},
+        colocated={},
+    )
+    return stages(scaled, chosen.pipelining, (p, q), (x, y))[2]
+
+
+def _in_flight(split: Split, chosen: SplitSolution, samples: int) -> int:
+    """Return (staleness + 1) x batch (TRL pull request 5650): never less than one batch."""
+    beside = split.staleness if chosen.pipelining.startswith("async") else chosen.staleness
+    return round((1 + beside) * samples)
+
+
+def _memory(compiled: Compiled, chosen: SplitSolution) -> list[MemoryUse]:
+    """Return the peaks on GPUs and hosts; none for splits from tables."""
+    trainer = compiled.trainers.get(chosen.train_pool)
+    if trainer is None:
+        return []
+    if chosen.mode == "colocated":
+        rollout, training = compiled.colocated[chosen.rollout_pool][chosen.rollout_gpus]
+        found = bill(colocated_setup(trainer, rollout, training.layout), trainer.site.gpu)
+        return [_use(chosen.rollout_pool, found, peak) for peak in (*found.peaks, *found.host_peaks)]
+    uses: list[MemoryUse] = []
+    tables = compiled.steady if _overlaps_batches(compiled, chosen) else compiled.rollout
+    option = tables.get(chosen.rollout_pool, {}).get(chosen.rollout_gpus)
+    if option is not None:
+        found = bill(option.setup, option.gpu)
+        uses += [_use(chosen.rollout_pool, found, peak) for peak in found.peaks]
+    fitting = compiled.train.get(chosen.train_pool, {}).get(chosen.train_gpus)
+    if fitting is not None:
+        found = bill(trainer.setup(fitting.layout), trainer.site.gpu)
+        uses += [_use(chosen.train_pool, found, peak) for peak in (*found.peaks, *found.host_peaks)]
+    return uses
+
+
+def _use(pool: str, found: MemoryBill, peak: Peak) -> MemoryUse:
+    terms = [MemoryTerm(role=line.role, term=line.term, gib=line.gib) for line in found.at(peak) if line.gib > 0]
+    return MemoryUse(
+        pool=pool,
+        roles=peak.roles,
+        where=peak.where,
+        phase=peak.phase,
+        gib=peak.gib,
+        memory_gib=peak.memory_gib,
+        tight=peak.tight,
+        terms=tuple(terms[:TERMS]),
+    )

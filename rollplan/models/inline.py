@@ -1,0 +1,67 @@
+"""Files that a scenario names: read once, and put in its place, so that a scenario is complete and has one hash.
+
+    model: {config: qwen3_8b/config.json}                      a Hugging Face configuration
+    lengths: {file: lengths.csv, column: tokens}               token counts of responses
+
+Paths are relative to the scenario's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rollplan.models.errors import Finding, InputError
+from rollplan.models.lengths.given import inline_trace
+from rollplan.models.reference.architectures import from_hf_config
+from rollplan.models.strict import show
+
+
+def inlined(raw: object, scenario: Path) -> object:
+    """Return the scenario's plain data with the files in place of their names; raise `InputError` with every fault.
+
+    What has another shape than expected is left as it is: validation will speak of it.
+    """
+    jobs = raw.get("jobs") if isinstance(raw, dict) else None
+    if not isinstance(raw, dict) or not isinstance(jobs, list):
+        return raw
+    faults: list[Finding] = []
+    done = [_job(f"jobs[{index}]", job, scenario.parent, faults) for index, job in enumerate(jobs)]
+    if faults:
+        raise InputError(str(scenario), faults)
+    return {**raw, "jobs": done}
+
+
+def _job(path: str, job: object, folder: Path, faults: list[Finding]) -> object:
+    split = job.get("split") if isinstance(job, dict) else None
+    if not isinstance(job, dict) or not isinstance(split, dict):
+        return job
+    split = dict(split)
+    if isinstance(model := split.get("model"), dict) and "config" in model:
+        split["model"] = _read(f"{path}.split.model", model, lambda: _model(model, folder), faults)
+    workload = split.get("workload")
+    if isinstance(workload, dict) and isinstance(lengths := workload.get("lengths"), dict):
+        split["workload"] = {
+            **workload,
+            "lengths": _read(f"{path}.split.workload.lengths", lengths, lambda: inline_trace(lengths, folder), faults),
+        }
+    return {**job, "split": split}
+
+
+def _model(model: dict[object, object], folder: Path) -> object:
+    config, name = model["config"], model.get("name")
+    known = {"config", "name"}
+    if unknown := [str(key) for key in model if key not in known]:
+        raise InputError("model", [Finding("", show(unknown[0]), "cannot stand beside `config`", "give `config` and, if you like, `name`")])
+    if not isinstance(config, str) or "\0" in config or not (name is None or isinstance(name, str)):
+        raise InputError("model", [Finding("", show(config), "is not a path", "write the path of a config.json")])
+    return from_hf_config(folder / config, name).model_dump(exclude_unset=True)
+
+
+def _read(path: str, given: object, read: Callable[[], object], faults: list[Finding]) -> object:
+    """Return what `read` makes of a file; collect its faults under the place that names it."""
+    try:
+        return read()
+    except InputError as error:
+        faults += [Finding(f"{path}.{found.path}".rstrip("."), found.value, found.problem, found.remedy) for found in error.findings]
+        return given

@@ -1,0 +1,115 @@
+"""The part of a plan that speaks of one job: its split, what it needs, what comes next."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rollplan.models.split.problem import Mode, Objective, Pipelining, Trim
+from rollplan.models.strict import Strict
+
+Rule = Literal["7+1: one instance rolls out", "colocated on all GPUs"]
+
+
+class SplitChoice(Strict):
+    """One way to split a job's GPUs; `colocated` shares the same GPUs in time.
+
+    Layouts are empty where stage times came from tables. rollout_s, train_s: seconds of each stage per iteration; busy:
+    the same as shares of the iteration. staleness: by how many versions the weights that made a sample may be older than
+    those it trains. Costs are in whole nodes.
+    """
+
+    mode: Mode
+    pipelining: Pipelining
+    rollout_pool: str
+    rollout_gpus: int
+    rollout_layout: str
+    train_pool: str
+    train_gpus: int
+    train_layout: str
+    rollout_s: float
+    train_s: float
+    iteration_s: float
+    rollout_busy: float
+    train_busy: float
+    staleness: float
+    cost_per_h: float
+    cost_per_iteration: float
+
+
+class MemoryTerm(Strict):
+    """One line of a memory peak, in GiB per GPU."""
+
+    role: str
+    term: str
+    gib: float
+
+
+class MemoryUse(Strict):
+    """The fullest phase of the GPUs of some roles; host: GiB per node. tight: a margin below 10 %."""
+
+    pool: str
+    roles: tuple[str, ...]
+    where: Literal["gpu", "host"]
+    phase: str
+    gib: float
+    memory_gib: float | None
+    tight: bool
+    terms: tuple[MemoryTerm, ...]
+
+
+class Step(Strict):
+    """The next number of GPUs of one stage that makes an iteration shorter, whether or not the budget allows it.
+
+    gpus, iteration_s: None if no number that was looked at does.
+    """
+
+    stage: Literal["rollout", "train"]
+    gpus: int | None
+    iteration_s: float | None
+
+
+class RuleOfThumb(Strict):
+    """What people do without a planner, and what it costs them."""
+
+    name: Rule
+    choice: SplitChoice
+
+
+class PlannedSplit(Strict):
+    """The split of one job, what comes next, and rules of thumb beside it.
+
+    bound: the least value of the objective over all candidates (seconds, or dollars per iteration); `gap` is above 0 only
+    for trim `paper`. range_s: the iteration at optimistic and at pessimistic calibration of what was not measured.
+    even: the even split. colocated: the best plan that shares GPUs in time; None if there is none. equal: how many of
+    `next_best`, from the first, are within the noise of the choice. front: no candidate beats these in time, cost and
+    staleness together. fewest: fewest GPUs that keep the target. in_flight: samples that are being generated or wait.
+    """
+
+    name: str
+    trim: Trim
+    objective: Objective
+    choice: SplitChoice
+    next_best: tuple[SplitChoice, ...]
+    even: SplitChoice | None
+    colocated: SplitChoice | None
+    rules: tuple[RuleOfThumb, ...]
+    front: tuple[SplitChoice, ...]
+    fewest: SplitChoice | None
+    bound: float
+    gap: float
+    binds: str
+    equal: int
+    noise: float
+    steps: tuple[Step, ...]
+    range_s: tuple[float, float]
+    in_flight: int | None
+    memory: tuple[MemoryUse, ...]
+    provenance: dict[str, int]
+    notes: tuple[str, ...]
+
+    @property
+    def shown(self) -> tuple[SplitChoice, ...]:
+        """Every choice that the plan speaks of."""
+        single = (self.even, self.colocated, self.fewest)
+        rules = (rule.choice for rule in self.rules)
+        return (self.choice, *self.next_best, *(choice for choice in single if choice is not None), *rules, *self.front)
