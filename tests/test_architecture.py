@@ -175,6 +175,10 @@ COMMANDS = {
     "explain": "plan --job --json",
     "diff": "old new --exit-code --json",
     "schema": "file",
+    "split": "scenario --job --json",
+    "dispatch": "scenario --job --instances --recall --method --time-limit --seed --json",
+    "fit": "scenario --job --rollout --train --colocated --json",
+    "what-if": "plan changes --job --json",
 }
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rollplan.models.errors import Finding, InputError
+
+if TYPE_CHECKING:
+    from rollplan.models.layout import Layout
 
 _SHARE = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*(%?)\s*")
 
@@ -34,3 +38,13 @@ def output_path(path: Path, force: bool) -> None:
             raise InputError(
                 str(path), [Finding("-o", f"`{path}`", "exists and is not a plan", "choose another path, or add --force")]
             ) from None
+
+
+def layout(text: str, option: str) -> Layout:
+    """Return a parallel layout, such as `tp4-pp2-dp8`."""
+    from rollplan.models.layout import Layout
+
+    try:
+        return Layout.parse(text)
+    except ValueError as error:
+        raise InputError("command line", [Finding(option, f"`{text}`", f"is not a layout: {error}", "write tp4-pp2-dp8")]) from None

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from rollplan import __version__
-from rollplan.cli import check, diff, explain, plan, schema
+from rollplan.cli import check, diff, dispatch, explain, fit, plan, schema, split, what_if
 from rollplan.cli.exits import Exit
 from rollplan.cli.output import note
 
@@ -44,6 +44,10 @@ app.command("check")(check.command)
 app.command("explain")(explain.command)
 app.command("diff")(diff.command)
 app.command("schema")(schema.command)
+app.command("split")(split.command)
+app.command("dispatch")(dispatch.command)
+app.command("fit")(fit.command)
+app.command("what-if")(what_if.command)
 
 
 def run() -> NoReturn:

@@ -22,6 +22,8 @@ def split_part(split: PlannedSplit) -> Iterator[RenderableType]:
     yield labelled("cost", f"{choice.cost_per_h:.2f} $/h, {choice.cost_per_iteration:.3f} $ per iteration")
     yield _stages(split)
     yield labelled("binds", _binding(split))
+    if against := _against(split):
+        yield labelled("why", against)
     yield _choices(split)
     if split.equal:
         first = "the first" if split.equal == 1 else f"the first {split.equal}"
@@ -40,6 +42,13 @@ def front_part(split: PlannedSplit) -> Iterator[RenderableType]:
         name = "this plan" if choice == split.choice else ""
         shown.add_row(name, *_cells(choice, split.choice), f"{choice.cost_per_iteration:.3f}", f"{choice.staleness:g}")
     yield shown
+
+
+def notes_part(split: PlannedSplit) -> Iterator[RenderableType]:
+    """Yield where the numbers come from, and what to be careful about."""
+    origins = ", ".join(f"{count} {origin}" for origin, count in split.provenance.items()) or "tables"
+    yield labelled("numbers", origins)
+    yield from (labelled("note", note) for note in split.notes)
 
 
 _COLUMNS = (("", "left"), ("rollout", "left"), ("train", "left"), ("how", "left"), ("iteration", "right"), ("$/h", "right"))
@@ -91,6 +100,20 @@ def _binding(split: PlannedSplit) -> str:
         for step in split.steps
     ]
     return ". ".join([words, *more])
+
+
+def _against(split: PlannedSplit) -> str:
+    """Return what decides between stages apart and in turn; empty where only one of them is possible."""
+    apart = next((choice for choice in (split.choice, *split.next_best) if choice.mode == "separate"), split.even)
+    turns = split.colocated
+    if apart is None or turns is None:
+        return ""
+    in_turn = f"in turn {turns.rollout_s:.1f} + {turns.train_s:.1f} s on {turns.rollout_gpus} GPUs make {turns.iteration_s:.1f} s"
+    overlapped = (
+        f"apart {apart.rollout_s:.1f} s on {apart.rollout_gpus} beside {apart.train_s:.1f} s on {apart.train_gpus} GPUs "
+        f"make {apart.iteration_s:.1f} s"
+    )
+    return f"{in_turn}, {overlapped}" if split.choice.mode == "colocated" else f"{overlapped}, {in_turn}"
 
 
 def _choices(split: PlannedSplit) -> Table:

@@ -161,7 +161,7 @@ def plan_warnings(
         if split.colocated is None:
             found.append(f"split {split.name}: colocated was not compared, because no pool can hold both stages at one number of GPUs")
         found += [
-            f"split {split.name}: {' + '.join(use.roles)} leave less than 10 % of the {use.where} memory, "
+            f"split {split.name}: {' + '.join(use.roles)} leave less than 10 % of the {'GPU' if use.where == 'gpu' else 'host'} memory, "
             "which arithmetic allows and reality may not"
             for use in split.memory
             if use.tight

@@ -13,8 +13,9 @@ from rollplan.models.split.given import Split
 from rollplan.models.split.iteration import stages
 from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, cost_per_h, cost_per_iteration, objective_value
 from rollplan.models.stages.compile import Compiled
-from rollplan.models.stages.options import colocated_setup
+from rollplan.models.stages.options import RolloutOption, colocated_setup
 from rollplan.models.stages.range import stage_ranges
+from rollplan.models.stages.trainer import TrainOption
 
 TERMS = 4
 """Largest lines of a memory peak that a plan shows."""
@@ -79,16 +80,16 @@ def planned_split(name: str, split: Split, compiled: Compiled, decision: SplitDe
 def split_choice(split: Split, compiled: Compiled, solution: SplitSolution) -> SplitChoice:
     """Return a split with its layouts, busy shares and price: whole nodes, because nodes are rented whole."""
     problem = compiled.problem
-    rollout_layout, train_layout = _layouts(compiled, solution)
+    rollout, training = options_of(compiled, solution)
     return SplitChoice(
         mode=solution.mode,
         pipelining=solution.pipelining,
         rollout_pool=solution.rollout_pool,
         rollout_gpus=solution.rollout_gpus,
-        rollout_layout=rollout_layout,
+        rollout_layout="" if rollout is None else str(rollout.layout),
         train_pool=solution.train_pool,
         train_gpus=solution.train_gpus,
-        train_layout=train_layout,
+        train_layout="" if training is None else str(training.layout),
         rollout_s=solution.rollout_s,
         train_s=solution.train_s,
         iteration_s=solution.iteration_s,
@@ -107,18 +108,17 @@ def binding_stage(choice: SplitSolution | SplitChoice) -> str:
     return "rollout" if choice.rollout_s >= choice.train_s else "train"
 
 
+def options_of(compiled: Compiled, solution: SplitSolution) -> tuple[RolloutOption | None, TrainOption | None]:
+    """Return the options behind a solution, None where its stage times came from tables."""
+    if solution.mode == "colocated":
+        return compiled.colocated.get(solution.rollout_pool, {}).get(solution.rollout_gpus, (None, None))
+    tables = compiled.steady if _overlaps_batches(compiled, solution) else compiled.rollout
+    training = compiled.train.get(solution.train_pool, {}).get(solution.train_gpus)
+    return tables.get(solution.rollout_pool, {}).get(solution.rollout_gpus), training
+
+
 def _overlaps_batches(compiled: Compiled, solution: SplitSolution) -> bool:
     return bool(compiled.steady) and solution.pipelining.startswith("async")
-
-
-def _layouts(compiled: Compiled, solution: SplitSolution) -> tuple[str, str]:
-    if solution.mode == "colocated":
-        pair = compiled.colocated.get(solution.rollout_pool, {}).get(solution.rollout_gpus)
-        return ("", "") if pair is None else (str(pair[0].layout), str(pair[1].layout))
-    tables = compiled.steady if _overlaps_batches(compiled, solution) else compiled.rollout
-    rollout = tables.get(solution.rollout_pool, {}).get(solution.rollout_gpus)
-    training = compiled.train.get(solution.train_pool, {}).get(solution.train_gpus)
-    return "" if rollout is None else str(rollout.layout), "" if training is None else str(training.layout)
 
 
 def _equal(problem: SplitProblem, worth: float, others: Sequence[SplitSolution], noise: float) -> int:
@@ -186,23 +186,16 @@ def _in_flight(split: Split, chosen: SplitSolution, samples: int) -> int:
 def _memory(compiled: Compiled, chosen: SplitSolution) -> list[MemoryUse]:
     """Return the peaks on GPUs and hosts; none for splits from tables."""
     trainer = compiled.trainers.get(chosen.train_pool)
-    if trainer is None:
+    rollout, training = options_of(compiled, chosen)
+    if trainer is None or rollout is None or training is None:
         return []
     if chosen.mode == "colocated":
-        rollout, training = compiled.colocated[chosen.rollout_pool][chosen.rollout_gpus]
         found = bill(colocated_setup(trainer, rollout, training.layout), trainer.site.gpu)
         return [_use(chosen.rollout_pool, found, peak) for peak in (*found.peaks, *found.host_peaks)]
-    uses: list[MemoryUse] = []
-    tables = compiled.steady if _overlaps_batches(compiled, chosen) else compiled.rollout
-    option = tables.get(chosen.rollout_pool, {}).get(chosen.rollout_gpus)
-    if option is not None:
-        found = bill(option.setup, option.gpu)
-        uses += [_use(chosen.rollout_pool, found, peak) for peak in found.peaks]
-    fitting = compiled.train.get(chosen.train_pool, {}).get(chosen.train_gpus)
-    if fitting is not None:
-        found = bill(trainer.setup(fitting.layout), trainer.site.gpu)
-        uses += [_use(chosen.train_pool, found, peak) for peak in (*found.peaks, *found.host_peaks)]
-    return uses
+    engines = bill(rollout.setup, rollout.gpu)
+    found = bill(trainer.setup(training.layout), trainer.site.gpu)
+    uses = [_use(chosen.rollout_pool, engines, peak) for peak in engines.peaks]
+    return uses + [_use(chosen.train_pool, found, peak) for peak in (*found.peaks, *found.host_peaks)]
 
 
 def _use(pool: str, found: MemoryBill, peak: Peak) -> MemoryUse:

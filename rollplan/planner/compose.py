@@ -7,6 +7,7 @@ from rollplan.models.certified import Branch, Certified, Limits, Report, Witness
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
 from rollplan.models.describe import describe_groups, describe_pools, plan_warnings
 from rollplan.models.describe_split import planned_split
+from rollplan.models.errors import Finding, InputError
 from rollplan.models.plan import (
     Certificate,
     Comparison,
@@ -38,7 +39,7 @@ def plan(scenario: Scenario, method: Method = "exact", limits: Limits | None = N
     """
     limits = limits or Limits()
     resolved = resolve(scenario)
-    splits = tuple(_plan_split(scenario, job, job.split) for job in scenario.jobs if job.split is not None)
+    splits = plan_splits(scenario)
     problem = resolved.problem(scenario)
     found = colocation.solve(problem, method, limits, seed, report) if problem.jobs else None
     groups = describe_groups(problem, resolved, found.solution, lambda r, t, pins: period(r, t, pins).seconds) if found else ()
@@ -63,6 +64,15 @@ def plan(scenario: Scenario, method: Method = "exact", limits: Limits | None = N
         provenance=resolved.provenance,
         warnings=plan_warnings(resolved, groups, splits, found.stopped if found else None),
     ).sealed()
+
+
+def plan_splits(scenario: Scenario, job: str | None = None) -> tuple[PlannedSplit, ...]:
+    """Return the splits of the jobs that ask for one, or of one job; raise `InputError` if there is none, `InfeasibleError`."""
+    asking = [entry for entry in scenario.jobs if entry.split is not None]
+    if job is not None and job not in (entry.name for entry in asking):
+        names = ", ".join(entry.name for entry in asking) or "none: there is none"
+        raise InputError(scenario.name, [Finding("job", f"`{job}`", "is not a job that asks for a split", f"choose from {names}")])
+    return tuple(_plan_split(scenario, entry, entry.split) for entry in asking if entry.split is not None and job in (None, entry.name))
 
 
 def _plan_split(scenario: Scenario, job: Job, asked: Split) -> PlannedSplit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from rollplan.models.architecture import Architecture
 from rollplan.models.errors import InfeasibleError
 from rollplan.models.hardware import Link, Pool
 from rollplan.models.lengths.sampling import stratified
+from rollplan.models.memory.fitting import smallest_change
 from rollplan.models.overheads import ROLLOUT_SWITCH_S, TRAIN_SWITCH_S, Provenance, look_up, point_to_point_s
 from rollplan.models.recipe import Workload
 from rollplan.models.reference.gpus import gpu
@@ -122,7 +124,7 @@ class _Derivation:
             self._pool(name, self.pools[name], budget)
         missing = [stage for stage, options in (("rollout", self.rollout), ("training", self.train)) if not options]
         if missing and not self.colocated:
-            raise InfeasibleError([f"{' and '.join(missing)} fit on no number of GPUs within the budget", *self.reasons])
+            raise InfeasibleError([f"{' and '.join(missing)} fit on no number of GPUs within the budget", *self.reasons, *self._remedies()])
         law = {name: {gpus: option.time.seconds for gpus, option in table.items()} for name, table in self.rollout.items()}
         steady = {name: {gpus: option.time.steady_s for gpus, option in table.items()} for name, table in self.steady.items()}
         train = {name: {gpus: option.seconds for gpus, option in table.items()} for name, table in self.train.items()}
@@ -185,6 +187,16 @@ class _Derivation:
                 shared = colocated_options(trainer, self.rollout[name])
                 if shared:
                     self.colocated[name] = shared
+
+    def _remedies(self) -> list[str]:
+        """Return the smallest changes that let training fit, for each pool where it does not."""
+        found = []
+        for name, trainer in self.trainers.items():
+            if name not in self.train and (layout := trainer.largest()) is not None:
+                with suppress(InfeasibleError):
+                    options = smallest_change(trainer.setup(layout), trainer.site.gpu)
+                    found.append(f"pool {name}: training on {layout.gpus} GPUs would fit with {' or with '.join(map(str, options[:3]))}")
+        return found
 
     def _given(self) -> dict[Provenance, int]:
         """Return the origins of the other inputs: measured stage times, sync, switch."""

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from rollplan.models.decode import Admission, Requests, Segments, segments, timed
-from rollplan.models.latency import DecodeLatency, FloatArray, IntArray
+from rollplan.models.latency import AffineLatency, FloatArray, IntArray, TableLatency
 from rollplan.models.stages.work import Work
 
 Dispatch = Literal["lpt", "random"]
@@ -34,7 +34,7 @@ _ORDERS = 3
 class Engine:
     """One instance: its law, its limits, and seconds by which one computed prompt token delays its batch."""
 
-    latency: DecodeLatency
+    latency: AffineLatency | TableLatency
     slots: int
     kv_tokens: int
     prefill_s_per_token: float = 0.0

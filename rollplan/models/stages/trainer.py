@@ -81,6 +81,13 @@ class Trainer:
                 return TrainOption(layout, seconds)
         return None
 
+    def largest(self) -> Layout | None:
+        """Return the simplest layout on the most GPUs within the budget, whether or not it fits; None if no count has one."""
+        for gpus in reversed(self.site.counts[:-1]):
+            if (layout := next(self._allowed(gpus), None)) is not None:
+                return layout
+        return None
+
     def alike(self) -> Trainer:
         """Return a trainer with the same speeds that knows of no fitting layout yet, for bills of another kind."""
         other = copy(self)

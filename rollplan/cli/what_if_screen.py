@@ -1,0 +1,63 @@
+"""The screen of `what-if`: one row for each job and variant, with the difference to the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rollplan.cli.tables import labelled, new_table
+from rollplan.models.plan import Plan
+from rollplan.models.plan_split import PlannedSplit
+from rollplan.planner.what_if import Variant
+
+
+def what_if_screen(made: Plan, variants: Sequence[Variant]) -> RenderableType:
+    """Return the table of all variants; what fits nowhere is said below."""
+    parts: list[RenderableType] = [Text(f"{made.scenario.name}   what if"), Text()]
+    parts += [_split_table(number, split, variants) for number, split in enumerate(made.splits)]
+    if made.groups:
+        parts.append(_cost_table(made, variants))
+    for variant in variants:
+        parts += [labelled("no plan", f"{variant.name}: {reason}") for reason in variant.reasons[:3]]
+    return Group(*parts)
+
+
+def _split_table(number: int, before: PlannedSplit, variants: Sequence[Variant]) -> Table:
+    table = new_table(
+        (f"split {before.name}", "left"), ("rollout", "left"), ("train", "left"), ("how", "left"), ("iteration", "right"),
+        ("$/h", "right"), ("$/iteration", "right"), ("binds", "left"),
+    )  # fmt: skip
+    rows = [("as planned", before), *((variant.name, variant.plan.splits[number] if variant.plan else None) for variant in variants)]
+    for name, split in rows:
+        table.add_row(name, *(_cells(split, before) if split else ("nothing fits",)))
+    return table
+
+
+def _cells(split: PlannedSplit, before: PlannedSplit) -> tuple[str, ...]:
+    choice = split.choice
+    change = 100 * (choice.iteration_s / before.choice.iteration_s - 1)
+    turns = choice.mode == "colocated"
+    return (
+        f"{choice.rollout_gpus} {choice.rollout_pool}",
+        "the same GPUs" if turns else f"{choice.train_gpus} {choice.train_pool}",
+        "colocated" if turns else choice.pipelining,
+        f"{choice.iteration_s:.1f} s{f' ({change:+.1f} %)' if split is not before else ''}",
+        f"{choice.cost_per_h:.2f}",
+        f"{choice.cost_per_iteration:.3f}",
+        split.binds,
+    )
+
+
+def _cost_table(made: Plan, variants: Sequence[Variant]) -> Table:
+    table = new_table(("plan", "left"), ("$/h", "right"), ("groups", "right"))
+    table.add_row("as planned", f"{made.cost_per_h:.2f}", str(len(made.groups)))
+    for variant in variants:
+        if variant.plan is None:
+            table.add_row(variant.name, "nothing fits")
+        else:
+            change = 100 * (variant.plan.cost_per_h / made.cost_per_h - 1) if made.cost_per_h else 0.0
+            table.add_row(variant.name, f"{variant.plan.cost_per_h:.2f} ({change:+.1f} %)", str(len(variant.plan.groups)))
+    return table

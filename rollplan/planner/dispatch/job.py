@@ -1,0 +1,71 @@
+"""Dispatch for one job of a scenario: its prompts on the instances of its plan, by every method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rollplan.models.certified import Certified, Limits
+from rollplan.models.decode import Admission
+from rollplan.models.describe_split import options_of
+from rollplan.models.dispatch.problem import DispatchProblem
+from rollplan.models.dispatch.solution import DispatchSolution
+from rollplan.models.errors import Finding, InputError
+from rollplan.models.scenario import Scenario
+from rollplan.models.stages.compile import compiled, work_of
+from rollplan.planner.dispatch.solve import Candidate, Method, candidates, solve
+from rollplan.planner.split import decide
+
+
+@dataclass(frozen=True, slots=True)
+class JobDispatch:
+    """One typical batch of a job. layout: of one instance. found: the chosen dispatch with its bound."""
+
+    job: str
+    pool: str
+    layout: str
+    problem: DispatchProblem
+    candidates: tuple[Candidate, ...]
+    found: Certified[DispatchSolution]
+
+
+def dispatch_job(
+    scenario: Scenario,
+    job: str | None = None,
+    instances: int | None = None,
+    recall: float = 1.0,
+    method: Method = "best",
+    limits: Limits | None = None,
+    seed: int = 0,
+) -> JobDispatch:
+    """Return how to spread one iteration's samples over the instances of the job's plan.
+
+    instances: instead of the plan's. recall: of the length ranker; 1 knows all lengths. Raises `InputError` for a job
+    without a model, `InfeasibleError` if the job has no plan.
+    """
+    asking = {entry.name: entry.split for entry in scenario.jobs if entry.split is not None and entry.split.model is not None}
+    names = ", ".join(asking) or "none: no job has a `split` with `model` and `workload`"
+    if job is not None and job not in asking:
+        raise InputError(scenario.name, [Finding("job", f"`{job}`", "has no `model` and `workload`", f"choose from {names}")])
+    if job is None and len(asking) != 1:
+        raise InputError(scenario.name, [Finding("jobs", "", f"has {len(asking)} jobs with a `model`", f"choose one with --job: {names}")])
+    name = job if job is not None else next(iter(asking))
+    split = asking[name]
+    assert split.workload is not None, "`model` comes with `workload`"
+    ready = compiled(split, scenario.pools, scenario.links)
+    decision, _ = decide(ready.problem)
+    option, _ = options_of(ready, decision.choice)
+    assert option is not None, "a split with a model has options"
+    work = work_of(split.workload)
+    engine = option.instance.engine
+    problem = DispatchProblem(
+        prompt_tokens=np.full(work.samples, work.prompt_tokens),
+        output_tokens=work.outputs,
+        instances=option.layout.dp if instances is None else instances,
+        admission=Admission(engine.slots, engine.kv_tokens),
+        latency=engine.latency,
+    )
+    tried = candidates(problem, seed, recall)
+    found = solve(problem, method, limits, seed, recall)
+    return JobDispatch(name, decision.choice.rollout_pool, str(option.instance.layout), problem, tuple(tried), found)

@@ -1,0 +1,157 @@
+"""Does it fit? The memory bill of one job, the smallest change if it does not, and the fewest GPUs that would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rollplan.models.accelerator import Gpu
+from rollplan.models.architecture import Architecture
+from rollplan.models.describe_split import options_of
+from rollplan.models.errors import Finding, InfeasibleError, InputError
+from rollplan.models.hardware import Pool
+from rollplan.models.layout import Layout, obstacle
+from rollplan.models.memory.bill import MemoryBill, bill
+from rollplan.models.memory.explain import explain
+from rollplan.models.memory.fitting import Option, smallest_change
+from rollplan.models.memory.minimum import Minimum, minimum_gpus
+from rollplan.models.memory.setup import Role, RolloutSetup, Setup, time_shared
+from rollplan.models.recipe import Workload
+from rollplan.models.reference.gpus import gpu
+from rollplan.models.scenario import Scenario
+from rollplan.models.split.given import Split, budgets
+from rollplan.models.stages.compile import compiled, work_of
+from rollplan.models.stages.options import counts
+from rollplan.models.stages.trainer import Site, Trainer
+from rollplan.planner.split import decide
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The memory of one job. pools: where each role lies. options: smallest changes, if it does not fit. minimum: by memory."""
+
+    job: str
+    setup: Setup
+    pools: Mapping[Role, str]
+    bill: MemoryBill
+    sentence: str
+    options: tuple[Option, ...]
+    hopeless: tuple[str, ...]
+    minimum: Minimum
+
+
+def fit(
+    scenario: Scenario, job: str | None = None, rollout: Layout | None = None, train: Layout | None = None, colocated: bool = False
+) -> Fit:
+    """Return the bill of a job's layouts: those given, else those of its plan, else the simplest on all of its GPUs.
+
+    rollout, train: parallel layouts. colocated: both stages in turn on the same GPUs. Raises `InputError` for a job
+    without a model, and for layouts that break a rule.
+    """
+    name, split, model, workload = _asked(scenario, job)
+    pools = {pool: scenario.pools[pool] for pool in budgets(split, scenario.pools)}
+    if rollout is None and train is None:
+        rollout, train, colocated, places = _planned(scenario, split, pools, model, workload, colocated)
+    else:
+        places = _places(pools)
+    setup = _setup(split, model, workload, pools, places, rollout, train, colocated)
+    of_role: dict[Role, str] = {role: places[0] if role == "rollout" else places[1] for role in setup.roles}
+    gpus: dict[Role, Gpu] = {role: gpu(pools[pool].gpu) for role, pool in of_role.items()}
+    found = bill(setup, gpus)
+    options: tuple[Option, ...] = ()
+    hopeless: tuple[str, ...] = ()
+    if not found.fits:
+        try:
+            options = smallest_change(setup, gpus)
+        except InfeasibleError as error:
+            hopeless = error.reasons[-1:]
+    return Fit(name, setup, of_role, found, explain(setup, gpus), options, hopeless, minimum_gpus(setup, gpus))
+
+
+def _asked(scenario: Scenario, job: str | None) -> tuple[str, Split, Architecture, Workload]:
+    """Return the one job with a model that is meant."""
+    found = {
+        entry.name: (entry.split, entry.split.model, entry.split.workload)
+        for entry in scenario.jobs
+        if entry.split is not None and entry.split.model is not None and entry.split.workload is not None
+    }
+    names = ", ".join(found)
+    if job is not None and job not in found:
+        raise _refused(
+            "job", f"`{job}`", "has no `model` and `workload`", f"choose from {names}" if names else "give it a `split` with both"
+        )
+    if job is None and len(found) != 1:
+        remedy = f"choose one of {names}" if names else "give a job a `split` with `model` and `workload`"
+        raise _refused("jobs", "", f"has {len(found)} jobs with a `model`", remedy)
+    name = job if job is not None else next(iter(found))
+    return name, *found[name]
+
+
+def _planned(
+    scenario: Scenario, split: Split, pools: Mapping[str, Pool], model: Architecture, workload: Workload, colocated: bool
+) -> tuple[Layout | None, Layout | None, bool, tuple[str, str]]:
+    """Return layouts and pools of the plan; where there is none, the simplest layouts on all GPUs."""
+    try:
+        ready = compiled(split, scenario.pools, scenario.links)
+        decision, _ = decide(ready.problem)
+        chosen = decision.colocated if colocated and decision.colocated else decision.choice
+        engine, training = options_of(ready, chosen)
+        assert engine is not None, "a split with a model has options"
+        assert training is not None, "a split with a model has options"
+        return engine.layout, training.layout, chosen.mode == "colocated", (chosen.rollout_pool, chosen.train_pool)
+    except InfeasibleError:
+        places = _places(pools)
+        budget = budgets(split, scenario.pools)[places[1]]
+        trainer = _trainer(split, model, workload, pools[places[1]], budget)
+        return Layout(tp=_widest(model, pools[places[0]])), trainer.largest() or Layout(dp=budget), colocated, places
+
+
+def _widest(model: Architecture, pool: Pool) -> int:
+    return max(tp for tp in range(1, pool.gpus_per_node + 1) if obstacle(model, Layout(tp=tp), pool.gpus_per_node) is None)
+
+
+def _places(pools: Mapping[str, Pool]) -> tuple[str, str]:
+    """Return the first pools that may roll out and train."""
+    rollout = next((name for name, pool in pools.items() if pool.role in ("rollout", "any")), next(iter(pools)))
+    train = next((name for name, pool in pools.items() if pool.role in ("train", "any")), next(iter(pools)))
+    return rollout, train
+
+
+def _setup(
+    split: Split,
+    model: Architecture,
+    workload: Workload,
+    pools: Mapping[str, Pool],
+    places: tuple[str, str],
+    rollout: Layout | None,
+    train: Layout | None,
+    colocated: bool,
+) -> Setup:
+    for layout, pool in ((rollout, places[0]), (train, places[1])):
+        if layout is not None and (reason := obstacle(model, layout, pools[pool].gpus_per_node)):
+            raise _refused("layout", f"`{layout}`", f"cannot be: {reason}", "choose degrees that divide")
+    engine = None
+    if rollout is not None:
+        engine = RolloutSetup(
+            architecture=model,
+            layout=rollout,
+            context_tokens=workload.context_tokens,
+            gpu_memory_utilization=split.engine.gpu_memory_utilization,
+        )
+    if train is None:
+        return Setup(rollout=engine)
+    trained = _trainer(split, model, workload, pools[places[1]], train.gpus).setup(train)
+    if not colocated:
+        return replace(trained, rollout=engine)
+    if engine is None or engine.layout.gpus != train.gpus or places[0] != places[1]:
+        raise _refused("layout", f"`{train}`", "cannot share its GPUs with rollout", "give both stages as many GPUs, in one pool")
+    return time_shared(replace(trained, rollout=engine, shared=()))
+
+
+def _trainer(split: Split, model: Architecture, workload: Workload, pool: Pool, budget: int) -> Trainer:
+    site = Site(gpu(pool.gpu), pool.gpus_per_node, pool.memory_gib, counts(budget, pool.gpus_per_node))
+    return Trainer(model, site, work_of(workload), workload, split.trainer)
+
+
+def _refused(place: str, value: str, problem: str, remedy: str) -> InputError:
+    return InputError("fit", [Finding(place, value, problem, remedy)])
