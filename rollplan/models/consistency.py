@@ -32,6 +32,7 @@ def findings(pools: Pools, links: Sequence[Link], profiles: Mapping[str, Profile
             yield from phases_are_given(path, job, profiles)
             yield from phase_pools_exist(path, job, pools)
             yield from memory_is_known(path, job)
+            yield from phase_gpus_are_known(path, job, pools)
             yield from gang_has_one_node(path, job)
 
 
@@ -98,12 +99,16 @@ def split_gpus_are_known(path: str, job: Job, pools: Pools) -> Iterator[Finding]
     if job.split.model is None:
         return
     for name in budgets(job.split, pools):
-        try:
-            if name in pools:
-                gpu_name(pools[name].gpu)
-        except InputError as error:
-            found = error.findings[0]
-            yield Finding(f"pools.{name}.gpu", found.value, found.problem, f"{found.remedy}; {path}.split derives its stage times from it")
+        yield from _gpu_is_known(name, pools, f"{path}.split")
+
+
+def _gpu_is_known(name: str, pools: Pools, user: str) -> Iterator[Finding]:
+    try:
+        if name in pools:
+            gpu_name(pools[name].gpu)
+    except InputError as error:
+        found = error.findings[0]
+        yield Finding(f"pools.{name}.gpu", found.value, found.problem, f"{found.remedy}; {user} derives its times from it")
 
 
 def budgets_fit_together(pools: Pools, jobs: Sequence[Job]) -> Iterator[Finding]:
@@ -127,8 +132,9 @@ def phases_are_given(path: str, job: Job, profiles: Mapping[str, Profile]) -> It
         yield Finding(f"{path}.profile", f"`{job.profile}`", "is not in `profiles`", f"choose from {', '.join(profiles) or 'none given'}")
     for key in ("rollout", "train"):
         phase: Phase | None = getattr(job, key)
-        if (phase is None or phase.time is None) and job.profile is None:
-            yield Finding(f"{path}.{key}", "", "gives no time", f"write `{key}: 133 s`, or name a `profile`")
+        if (phase is None or phase.time is None) and job.profile is None and (job.model is None or job.workload is None):
+            remedy = f"write `{key}: 133 s`, name a `profile`, or give `model` and `workload`"
+            yield Finding(f"{path}.{key}", "", "gives no time", remedy)
         elif phase is not None and phase.time is not None and phase.time.worst_s is None:
             yield Finding(
                 f"{path}.{key}.time",
@@ -156,6 +162,18 @@ def phase_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
             yield Finding(f"{path}.{role}", "", problem, remedy)
 
 
+def phase_gpus_are_known(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
+    """Phase times are derived for GPUs with published numbers only."""
+    if job.model is None or job.profile is not None:
+        return
+    roles: tuple[Role, ...] = ("rollout", "train")
+    for role in roles:
+        phase: Phase | None = getattr(job, role)
+        if phase is None or phase.time is None:
+            name = phase.pool if phase is not None and phase.pool is not None else next(iter(pools_for(role, pools)), "")
+            yield from _gpu_is_known(name, pools, path)
+
+
 def memory_is_known(path: str, job: Job) -> Iterator[Finding]:
     """Residency needs the footprint of both phases: given, or measured for a model of this size."""
     for key, table in (("rollout", ROLLOUT_MEMORY_GB), ("train", TRAIN_MEMORY_GB)):
@@ -163,15 +181,16 @@ def memory_is_known(path: str, job: Job) -> Iterator[Finding]:
         if phase is not None and phase.memory_gib is not None:
             continue
         low, high = min(table), max(table)
-        if job.size_b is None:
+        size_b = job.size_or_model_b
+        if size_b is None:
             yield Finding(
                 f"{path}.{key}.memory", "", "is missing", f"write `memory: 240 GB`, or `size:` of the model ({low:g}B to {high:g}B)"
             )
-        elif not low <= job.size_b <= high:
+        elif not low <= size_b <= high:
             yield Finding(
                 f"{path}.{key}.memory",
                 "",
-                f"is missing, and a size of {job.size_b:g}B lies outside the measured {low:g}B to {high:g}B",
+                f"is missing, and a size of {size_b:g}B lies outside the measured {low:g}B to {high:g}B",
                 "write `memory: 240 GB` (host memory per node)",
             )
 

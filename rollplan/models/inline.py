@@ -33,19 +33,24 @@ def inlined(raw: object, scenario: Path) -> object:
 
 
 def _job(path: str, job: object, folder: Path, faults: list[Finding]) -> object:
-    split = job.get("split") if isinstance(job, dict) else None
-    if not isinstance(job, dict) or not isinstance(split, dict):
+    if not isinstance(job, dict):
         return job
-    split = dict(split)
-    if isinstance(model := split.get("model"), dict) and "config" in model:
-        split["model"] = _read(f"{path}.split.model", model, lambda: _model(model, folder), faults)
-    workload = split.get("workload")
+    job = _holder(path, job, folder, faults)
+    if isinstance(split := job.get("split"), dict):
+        job["split"] = _holder(f"{path}.split", split, folder, faults)
+    return job
+
+
+def _holder(path: str, holder: dict[object, object], folder: Path, faults: list[Finding]) -> dict[object, object]:
+    """Return a mapping that may hold a model and a workload with their files inlined."""
+    holder = dict(holder)
+    if isinstance(model := holder.get("model"), dict) and "config" in model:
+        holder["model"] = _read(f"{path}.model", model, lambda: _model(model, folder), faults)
+    workload = holder.get("workload")
     if isinstance(workload, dict) and isinstance(lengths := workload.get("lengths"), dict):
-        split["workload"] = {
-            **workload,
-            "lengths": _read(f"{path}.split.workload.lengths", lengths, lambda: inline_trace(lengths, folder), faults),
-        }
-    return {**job, "split": split}
+        read = _read(f"{path}.workload.lengths", lengths, lambda: inline_trace(lengths, folder), faults)
+        holder["workload"] = {**workload, "lengths": read}
+    return holder
 
 
 def _model(model: dict[object, object], folder: Path) -> object:

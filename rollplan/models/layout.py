@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rollplan.models.architecture import Architecture
 
-_TEXT = re.compile(r"(tp|pp|cp|ep|dp)(\d+)")
+_TEXT = re.compile(r"(tp|pp|cp|ep|dp)([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
 from rollplan.models.consistency import pools_for
-from rollplan.models.errors import Finding, InputError
+from rollplan.models.errors import Finding, InfeasibleError, InputError
 from rollplan.models.hardware import Role
 from rollplan.models.lengths import REFERENCE_LENGTHS
 from rollplan.models.overheads import (
@@ -25,6 +25,7 @@ from rollplan.models.overheads import (
 from rollplan.models.profile import Profile
 from rollplan.models.scenario import Scenario
 from rollplan.models.split.given import budgets
+from rollplan.models.stages.phases import derived_phase
 from rollplan.models.workload import Duration, Job, Phase
 
 
@@ -143,8 +144,8 @@ class _Resolver:
             known = True
         if not known:
             self.one_value.append(job.name)
-        switch_r = self._overhead(rollout.switch_s, job, look_up(ROLLOUT_SWITCH_S, job.size_b or 0))
-        switch_t = self._overhead(train.switch_s, job, look_up(TRAIN_SWITCH_S, job.size_b or 0))
+        switch_r = self._overhead(rollout.switch_s, job, look_up(ROLLOUT_SWITCH_S, job.size_or_model_b or 0))
+        switch_t = self._overhead(train.switch_s, job, look_up(TRAIN_SWITCH_S, job.size_or_model_b or 0))
         sync = self._overhead(job.sync_s, job, self._sync(job, rollout, train))
         sync_t, sync_r = (sync, 0.0) if self.scenario.sync_holds == "train" else (0.0, sync)
         return ResolvedJob(
@@ -175,8 +176,10 @@ class _Resolver:
     def _times(self, path: str, role: Role, job: Job, phase: Phase) -> tuple[float, float | None]:
         """Return (worst, expected) seconds of a phase, its own or its profile's."""
         duration = phase.time
-        if duration is None:
+        if duration is None and job.profile is not None:
             duration = self._from_profile(path, role, job, phase)
+        elif duration is None:
+            return self._derived(path, role, job, phase)
         elif duration.worst_s is not None:
             self.origins["imported"] += 1
         return duration.worst_s or 0.0, duration.expected_s
@@ -200,6 +203,21 @@ class _Resolver:
         self.origins[profile.provenance.kind] += 1
         return duration
 
+    def _derived(self, path: str, role: Role, job: Job, phase: Phase) -> tuple[float, float]:
+        """Return (worst, expected) seconds from the job's model and workload."""
+        assert job.model is not None, "consistency.phases_are_given holds"
+        assert job.workload is not None, "consistency.phases_are_given holds"
+        pool = self.scenario.pools[phase.pool or ""]
+        try:
+            found = derived_phase(role, job.model, job.workload, job.engine, job.trainer, pool, phase.nodes)
+        except InfeasibleError as error:
+            reasons = "; ".join(error.reasons[:2])
+            remedy = "give the phase more `nodes`, change `engine` or `trainer`, or give its time"
+            self.faults.append(Finding(f"{path}.{role}", "", f"fits no layout on {phase.nodes} nodes of {phase.pool}: {reasons}", remedy))
+            return 1.0, 1.0
+        self.origins[found.provenance] += 1
+        return found.worst_s, found.expected_s
+
     def _overhead(self, given: float | None, job: Job, reference: Looked | None) -> float:
         if given is not None:
             self.origins["imported"] += 1
@@ -214,17 +232,18 @@ class _Resolver:
         return reference.value
 
     def _sync(self, job: Job, rollout: Phase, train: Phase) -> Looked | None:
-        if job.size_b is None:
+        size_b = job.size_or_model_b
+        if size_b is None:
             return None
         streams = [link.bandwidth_gb_s for link in self.scenario.links if (link.source, link.target) == (train.pool, rollout.pool)]
         gpus = train.nodes * self.scenario.pools[train.pool or ""].gpus_per_node
-        return sync_time(job.size_b, rollout.nodes, train.nodes, gpus, streams[0] if streams else None)
+        return sync_time(size_b, rollout.nodes, train.nodes, gpus, streams[0] if streams else None)
 
     def _memory(self, phase: Phase, job: Job, table: Mapping[float, float]) -> float:
         if phase.memory_gib is not None:
             self.origins["imported"] += 1
             return phase.memory_gib
-        looked = look_up(table, job.size_b or 0)
+        looked = look_up(table, job.size_or_model_b or 0)
         assert looked is not None, "consistency.memory_is_known holds"
         self.origins[looked.provenance] += 1
         return looked.value / GB_PER_GIB

@@ -9,6 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rollplan.models.lengths import REFERENCE_LENGTHS
+from rollplan.models.recipe import EngineSettings, Model, TrainerSettings, Workload
 from rollplan.models.split.given import Split
 from rollplan.models.strict import Strict, refusal
 from rollplan.models.units import BillionParameters, GiB, Seconds
@@ -83,6 +84,7 @@ class Job(Strict):
     sync_s: seconds to send the new weights. lengths: a reference law of output lengths, from which expected times
     are derived when only the worst case is given; responses: responses per iteration.
     profile: name of a profile whose table gives the phase times at the job's GPU counts.
+    model, workload, engine, trainer: what phase times are derived from that neither the phase nor a profile gives.
     """
 
     name: Name
@@ -95,4 +97,13 @@ class Job(Strict):
     lengths: Annotated[str, AfterValidator(_known_lengths)] | None = None
     responses: Annotated[int, Field(ge=1, le=10_000_000)] = 256
     profile: str | None = None
+    model: Model | None = None
+    workload: Workload | None = None
+    engine: EngineSettings = EngineSettings()
+    trainer: TrainerSettings = TrainerSettings()
     split: Split | None = None
+
+    @property
+    def size_or_model_b(self) -> float | None:
+        """Parameters in 10^9: the size, else the model's."""
+        return self.size_b if self.size_b is not None or self.model is None else self.model.params_b

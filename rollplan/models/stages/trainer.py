@@ -70,8 +70,12 @@ class Trainer:
 
     def options(self) -> dict[int, TrainOption]:
         """Return the fastest layout that fits, by number of GPUs; counts without any are left out."""
-        best = {gpus: self.best(gpus, lambda layout: bill(self.setup(layout), self.site.gpu)) for gpus in self.site.counts}
+        best = {gpus: self.fitting(gpus) for gpus in self.site.counts}
         return {gpus: option for gpus, option in best.items() if option is not None}
+
+    def fitting(self, gpus: int) -> TrainOption | None:
+        """Return the fastest layout of `gpus` GPUs on which training alone fits, None if there is none."""
+        return self.best(gpus, lambda layout: bill(self.setup(layout), self.site.gpu))
 
     def best(self, gpus: int, bill_of: Callable[[Layout], MemoryBill]) -> TrainOption | None:
         """Return the fastest layout of `gpus` GPUs whose bill fits, None if there is none; of equals the simplest."""
