@@ -1,7 +1,7 @@
 """The training side of one job in one pool: which layouts fit, and how long they take.
 
-A layout is an option if it breaks no rule of divisibility and its memory bill fits. The fastest is taken; pipeline
-stages and context parallelism never make training faster here, so the simplest layout that fits wins.
+A layout is an option if it breaks no rule of divisibility and its memory bill fits. The fastest is taken, of equals the
+simplest. Pipeline stages and context parallelism are options where the model does not fit without them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Trainer:
         """Return the fastest layout of `gpus` GPUs whose bill fits, None if there is none; of equals the simplest."""
         allowed = sorted((self.seconds(layout), layout.pp, layout.cp, layout.ep, layout) for layout in self._allowed(gpus))
         for seconds, *_, layout in allowed:
-            if self._fit(layout, bill_of):
+            if not self._needless(layout, bill_of) and self._fit(layout, bill_of):
                 return TrainOption(layout, seconds)
         return None
 
@@ -133,6 +133,16 @@ class Trainer:
                 yield layout
             else:
                 self.reasons.setdefault("batch", f"training on {gpus} GPUs: {reason}")
+
+    def _needless(self, layout: Layout, bill_of: Callable[[Layout], MemoryBill]) -> bool:
+        """Return whether the same GPUs would hold the model without pipeline stages and context parallelism.
+
+        Both cost communication that this law does not count, so they are for memory, or for whoever asks for them.
+        """
+        pp = 1 if self.settings.pp is None else layout.pp
+        cp = 1 if self.settings.cp is None else layout.cp
+        plain = Layout(tp=layout.tp, pp=pp, cp=cp, dp=layout.gpus // (layout.tp * pp * cp))
+        return plain.gpus_per_copy < layout.gpus_per_copy and self._fit(plain, bill_of)
 
     def _fit(self, layout: Layout, bill_of: Callable[[Layout], MemoryBill]) -> bool:
         """Return whether a layout fits; more data parallel copies never need more memory per GPU."""

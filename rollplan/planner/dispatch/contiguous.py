@@ -26,7 +26,7 @@ _PRECISION = 1e-6
 def contiguous(problem: DispatchProblem) -> list[IntArray]:
     """Return the orders, longest first in every instance; the first instance has the longest requests."""
     order = ranked(problem)
-    blocks = _Blocks(problem, order)
+    blocks = Blocks(problem, order)
     low, high = 0.0, blocks.share_s()
     while (cuts := _fill(blocks, high, problem.instances))[-1] < order.size:
         low, high = high, 2 * high
@@ -40,7 +40,7 @@ def contiguous(problem: DispatchProblem) -> list[IntArray]:
     return np.split(order, cuts[:-1])
 
 
-def _fill(blocks: _Blocks, limit_s: float, instances: int) -> list[int]:
+def _fill(blocks: Blocks, limit_s: float, instances: int) -> list[int]:
     """Return where each instance's block ends if it takes as many requests as it finishes within the limit."""
     ends = [0]
     for _ in range(instances):
@@ -48,7 +48,7 @@ def _fill(blocks: _Blocks, limit_s: float, instances: int) -> list[int]:
     return ends[1:]
 
 
-class _Blocks:
+class Blocks:
     """Seconds of blocks of the sorted requests, those with the same first request together, kept once computed."""
 
     def __init__(self, problem: DispatchProblem, order: IntArray) -> None:
@@ -59,7 +59,7 @@ class _Blocks:
 
     def share_s(self) -> float:
         """Return the seconds of the longest n / N requests."""
-        return float(self._seconds(0, self._share)[-1])
+        return float(self.seconds(0, self._share)[-1])
 
     def end(self, first: int, limit_s: float) -> int:
         """Return where the longest block ends that begins with `first` and takes no longer than the limit."""
@@ -67,13 +67,13 @@ class _Blocks:
         while first < self._lengths.size:
             seconds = self._known.get(first)
             if seconds is None or (seconds.size < self._lengths.size - first and seconds[-1] <= limit_s):
-                self._known[first] = self._seconds(first, count)
+                self._known[first] = self.seconds(first, count)
                 count *= 2
             else:
                 return first + int(np.searchsorted(seconds, limit_s, side="right"))
         return first
 
-    def _seconds(self, first: int, most: int) -> FloatArray:
+    def seconds(self, first: int, most: int) -> FloatArray:
         """Return the seconds of the blocks of 1, 2, ..., at most `most` requests that begin with `first`; never falling."""
         lengths, prompts = self._lengths[first : first + most], self._prompts[first : first + most]
         count, final = np.arange(1, lengths.size + 1), np.cumsum(lengths + prompts)

@@ -66,6 +66,7 @@ def dispatch_job(
         admission=Admission(engine.slots, engine.kv_tokens),
         latency=engine.latency,
     )
-    tried = candidates(problem, seed, recall)
-    found = solve(problem, method, limits, seed, recall)
+    limits = limits or Limits()
+    tried = candidates(problem, seed, recall, limits.stop)
+    found = solve(problem, method, limits, seed, recall, tried)
     return JobDispatch(name, decision.choice.rollout_pool, str(option.instance.layout), problem, tuple(tried), found)

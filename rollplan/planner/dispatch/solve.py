@@ -73,12 +73,18 @@ def candidates(problem: DispatchProblem, seed: int = 0, recall: float = 1.0, sto
 
 
 def solve(
-    problem: DispatchProblem, method: Method = "best", limits: Limits | None = None, seed: int = 0, recall: float = 1.0
+    problem: DispatchProblem,
+    method: Method = "best",
+    limits: Limits | None = None,
+    seed: int = 0,
+    recall: float = 1.0,
+    tried: list[Candidate] | None = None,
 ) -> Certified[DispatchSolution]:
     """Return a dispatch with its makespan at the true lengths, and a bound that no dispatch can undercut.
 
     Every method decides by the estimated lengths. `best` takes the candidate of least expected makespan at this recall of
     the ranker; so where estimates are true and recall is 1, it is never worse than any of them. `exact` starts from it.
+    tried: the candidates, if they are known already.
     Raises `InfeasibleError` if the named heuristic does not apply, `ValueError` where `exact` does not.
     """
     begun = monotonic()
@@ -89,7 +95,7 @@ def solve(
     if method in HEURISTICS:
         orders = HEURISTICS[method](seen, seed)
     else:
-        planned = _best(candidates(problem, seed, recall, limits.stop))
+        planned = _best(candidates(problem, seed, recall, limits.stop) if tried is None else tried)
         stopped = limits.stop() or "heuristic"
         if method == "exact":
             proven = exact(seen, limits, planned, seed)
