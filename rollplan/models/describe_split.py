@@ -15,6 +15,7 @@ from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, 
 from rollplan.models.stages.compile import Compiled
 from rollplan.models.stages.options import RolloutOption, colocated_setup
 from rollplan.models.stages.range import stage_ranges
+from rollplan.models.stages.spread import rollout_spread_s
 from rollplan.models.stages.trainer import TrainOption
 
 TERMS = 4
@@ -70,6 +71,7 @@ def planned_split(name: str, split: Split, compiled: Compiled, decision: SplitDe
         noise=split.noise,
         steps=tuple(_steps(problem, chosen)),
         range_s=_range(split, compiled, chosen),
+        rollout_spread_s=_spread(split, compiled, chosen),
         in_flight=None if split.workload is None else _in_flight(split, chosen, split.workload.samples),
         memory=tuple(_memory(compiled, chosen)),
         provenance={str(origin): count for origin, count in compiled.provenance.items()},
@@ -175,6 +177,13 @@ def _scaled_iteration(problem: SplitProblem, chosen: SplitSolution, rollout: flo
         colocated={},
     )
     return stages(scaled, chosen.pipelining, (p, q), (x, y))[2]
+
+
+def _spread(split: Split, compiled: Compiled, chosen: SplitSolution) -> tuple[float, float] | None:
+    option, _ = options_of(compiled, chosen)
+    if split.workload is None or option is None:
+        return None
+    return rollout_spread_s(split.workload, option.instance.engine, option.layout.dp, split.engine.dispatch)
 
 
 def _in_flight(split: Split, chosen: SplitSolution, samples: int) -> int:

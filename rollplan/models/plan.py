@@ -155,7 +155,7 @@ class Certificate(Strict):
 class Plan(Strict):
     """A whole plan. Costs are $/h of all nodes in use."""
 
-    format: Literal["rollplan/plan/1"] = "rollplan/plan/1"
+    format: Literal["rollplan/plan/2"] = "rollplan/plan/2"
     tool: Tool
     scenario: Origin
     settings: Settings

@@ -83,6 +83,7 @@ class PlannedSplit(Strict):
     even: the even split. colocated: the best plan that shares GPUs in time; None if there is none. equal: how many of
     `next_best`, from the first, are within the noise of the choice. front: no candidate beats these in time, cost and
     staleness together. fewest: fewest GPUs that keep the target. in_flight: samples that are being generated or wait.
+    rollout_spread_s: 5 % and 95 % quantile of one batch's rollout over drawn lengths; None for splits from tables.
     """
 
     name: str
@@ -102,6 +103,7 @@ class PlannedSplit(Strict):
     noise: float
     steps: tuple[Step, ...]
     range_s: tuple[float, float]
+    rollout_spread_s: tuple[float, float] | None
     in_flight: int | None
     memory: tuple[MemoryUse, ...]
     provenance: dict[str, int]

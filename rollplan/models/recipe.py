@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import exp, log1p
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
@@ -12,7 +13,9 @@ from pydantic_core import CoreSchema
 from rollplan.models.architecture import Architecture
 from rollplan.models.counted import StageTable
 from rollplan.models.errors import InputError
+from rollplan.models.lengths.drift import Drift
 from rollplan.models.lengths.given import LengthsInput
+from rollplan.models.lengths.quantile import QuantileLaw
 from rollplan.models.memory.setup import Checkpointing, Sharding
 from rollplan.models.reference.architectures import architecture
 from rollplan.models.strict import Strict, refusal
@@ -42,8 +45,9 @@ class Workload(Strict):
     """What one iteration generates and trains.
 
     prompts: distinct prompts. samples_per_prompt: responses to each. prompt_tokens: mean length of a prompt;
-    prompt_limit: longest prompt, for memory (absent: the mean). lengths: law of response lengths. updates: optimizer
-    steps that the samples are divided into.
+    prompt_limit: longest prompt, for memory (absent: the mean). lengths: law of response lengths. drift: relative growth of
+    the lengths per iteration, at_step: the iteration to plan for. group_correlation: of the lengths of two samples of one
+    prompt (0 to 1). updates: optimizer steps that the samples are divided into.
     """
 
     prompts: Annotated[int, Field(ge=1, le=1_000_000)]
@@ -51,6 +55,9 @@ class Workload(Strict):
     prompt_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 512
     prompt_limit: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
     lengths: LengthsInput
+    drift: Annotated[float, Field(ge=-0.5, le=0.5)] = 0.0
+    at_step: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    group_correlation: Annotated[float, Field(ge=0, le=1)] = 0.0
     updates: Annotated[int, Field(ge=1, le=10_000)] = 1
 
     @model_validator(mode="after")
@@ -59,6 +66,8 @@ class Workload(Strict):
             raise refusal("has more than 1,000,000 samples per iteration", "lower `prompts` or `samples_per_prompt`")
         if self.prompt_limit is not None and self.prompt_limit < self.prompt_tokens:
             raise refusal("limits prompts below their mean", "raise `prompt_limit` or lower `prompt_tokens`")
+        if not 1e-3 <= (growth := exp(min(700.0, max(-700.0, self.at_step * log1p(self.drift))))) <= 1e3:
+            raise refusal(f"drifts to {growth:.3g} times the lengths", "choose `drift` and `at_step` that stay within 0.001 to 1000")
         if self.samples % self.updates:
             raise refusal(f"divides {self.samples} samples into {self.updates} updates", "choose `updates` that divides the samples")
         return self
@@ -68,10 +77,18 @@ class Workload(Strict):
         """Samples of one iteration."""
         return self.prompts * self.samples_per_prompt
 
+    def law(self) -> QuantileLaw:
+        """Return the law of response lengths at the iteration to plan for."""
+        return self._law
+
+    @cached_property
+    def _law(self) -> QuantileLaw:
+        return Drift(self.drift).at(self.lengths.law(), self.at_step)
+
     @cached_property
     def context_tokens(self) -> int:
         """Tokens of the longest possible sequence."""
-        return (self.prompt_tokens if self.prompt_limit is None else self.prompt_limit) + int(self.lengths.law().limit_tokens)
+        return (self.prompt_tokens if self.prompt_limit is None else self.prompt_limit) + int(self.law().limit_tokens)
 
 
 class EngineSettings(Strict):

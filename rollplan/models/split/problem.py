@@ -90,7 +90,8 @@ class SplitProblem:
             for pool, table_of_pairs in pairs.items():
                 for gpus, pair in table_of_pairs.items():
                     _at_least(1, f"GPU counts in colocated of {pool}", gpus)
-                    _at_least(0, f"colocated of {pool} on {gpus} GPUs", min(pair))
+                    for seconds in pair:
+                        _at_least(0, f"colocated of {pool} on {gpus} GPUs", seconds)
             object.__setattr__(self, "colocated", pairs)
         for name, least_value in (("sync_s", 0), ("switch_s", 0), ("chunk_s", 0), ("chunks", 1)):
             _at_least(least_value, name, getattr(self, name))
@@ -98,6 +99,9 @@ class SplitProblem:
             _at_least(0, f"sync_between {' and '.join(ends)}", seconds)
         for factor in self.interference:
             _at_least(1, "interference", factor)
+        object.__setattr__(self, "finish", {pool: dict(table) for pool, table in self.finish.items()})
+        for name in ("gpus_per_node", "sync_between"):
+            object.__setattr__(self, name, dict(getattr(self, name)))
         _choice("trim", self.trim, get_args(Trim))
         _choice("objective", self.objective, get_args(Objective))
         if not self.pipelining:
@@ -186,7 +190,7 @@ def _at_least(least: int, name: str, number: float) -> None:
 def _ascending(name: str, times: tuple[float, ...], last_s: float | None) -> None:
     if not times or any(later < earlier for earlier, later in pairwise(times)) or times[0] < 0:
         raise ValueError(f"{name} must be ascending seconds of at least one share, got {times[:3]}")
-    if last_s is None or abs(times[-1] - last_s) > REL_TOL * max(1.0, last_s):
+    if last_s is None or not abs(times[-1] - last_s) <= REL_TOL * max(1.0, last_s):
         raise ValueError(f"{name} must end with the seconds of the rollout, {last_s}, got {times[-1]}")
 
 

@@ -55,7 +55,7 @@ def compiled(split: Split, pools: Pools, links: Links = ()) -> Compiled:
 
 def work_of(workload: Workload) -> Work:
     """Return one typical iteration: evenly spread quantiles of the law of lengths."""
-    outputs = stratified(workload.lengths.law(), workload.samples)
+    outputs = stratified(workload.law(), workload.samples)
     return Work(outputs, workload.prompt_tokens, workload.samples_per_prompt, workload.updates)
 
 

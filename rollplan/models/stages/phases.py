@@ -35,7 +35,7 @@ def derived_phase(
     gpus = nodes * pool.gpus_per_node
     site = Site(gpu(pool.gpu), pool.gpus_per_node, pool.memory_gib, (gpus,))
     expected = work_of(workload)
-    worst = replace(expected, outputs=np.full(expected.samples, int(workload.lengths.law().limit_tokens)))
+    worst = replace(expected, outputs=np.full(expected.samples, int(workload.law().limit_tokens)))
     if role == "rollout":
         return _rollout(model, workload, engine, site, worst, expected, gpus)
     return _training(model, workload, trainer, site, worst, expected, gpus)
