@@ -2,6 +2,7 @@
 
     model: {config: qwen3_8b/config.json}                      a Hugging Face configuration
     lengths: {file: lengths.csv, column: tokens}               token counts of responses
+    latency: {file: latency.csv}                               measured decode steps: tp, context, batch, ms
 
 Paths are relative to the scenario's folder.
 """
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rollplan.models.errors import Finding, InputError
+from rollplan.models.latency_given import inline_latency
 from rollplan.models.lengths.given import inline_trace
 from rollplan.models.reference.architectures import from_hf_config
 from rollplan.models.strict import show
@@ -50,6 +52,10 @@ def _holder(path: str, holder: dict[object, object], folder: Path, faults: list[
     if isinstance(workload, dict) and isinstance(lengths := workload.get("lengths"), dict):
         read = _read(f"{path}.workload.lengths", lengths, lambda: inline_trace(lengths, folder), faults)
         holder["workload"] = {**workload, "lengths": read}
+    engine = holder.get("engine")
+    if isinstance(engine, dict) and isinstance(latency := engine.get("latency"), dict):
+        read = _read(f"{path}.engine.latency", latency, lambda: inline_latency(latency, folder), faults)
+        holder["engine"] = {**engine, "latency": read}
     return holder
 
 

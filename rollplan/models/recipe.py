@@ -11,8 +11,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rollplan.models.architecture import Architecture
-from rollplan.models.counted import StageTable
+from rollplan.models.counted import GpuCount, StageTable, WholeNumberKeys
 from rollplan.models.errors import InputError
+from rollplan.models.latency_given import LatencyTable
 from rollplan.models.lengths.drift import Drift
 from rollplan.models.lengths.given import LengthsInput
 from rollplan.models.lengths.quantile import QuantileLaw
@@ -96,19 +97,28 @@ class EngineSettings(Strict):
 
     tp: tensor parallel degrees to consider (absent: all that fit). gpu_memory_utilization: share of a GPU that weights
     and KV cache may take. max_num_seqs: most sequences in a batch. ptl_s: measured seconds of one decode step by batch
-    size; wins over the reference. scale, overhead_s: calibration of the reference (absent: 1.07 dense, 1.2 mixture of
-    experts; 1 ms). bound: which end of the interval for GPUs with estimates only. dispatch: `random`, or `lpt` with a
-    length ranker.
+    size; wins over the reference. latency: the same as tables in batch and context, by tp; only these tp are considered.
+    scale, overhead_s: calibration of the reference (absent: 1.07 dense, 1.2 mixture of experts; 1 ms). bound: which end
+    of the interval for GPUs with estimates only. dispatch: `random`, or `lpt` with a length ranker.
     """
 
     tp: Degrees | None = None
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     max_num_seqs: Annotated[int, Field(ge=1, le=100_000)] = 256
     ptl_s: StageTable | None = Field(default=None, alias="ptl")
+    latency: Annotated[dict[GpuCount, LatencyTable], Field(min_length=1), WholeNumberKeys] | None = None
     scale: Annotated[float, Field(ge=0.1, le=10)] | None = None
     overhead_s: Seconds | None = Field(default=None, alias="overhead")
     bound: Literal["lo", "hi"] = "hi"
     dispatch: Literal["random", "lpt"] = "random"
+
+    @model_validator(mode="after")
+    def _one_latency(self) -> Self:
+        if self.ptl_s is not None and self.latency is not None:
+            raise refusal("gives `ptl` and `latency`", "keep one of the two")
+        if (self.ptl_s is not None or self.latency is not None) and (self.scale is not None or self.overhead_s is not None):
+            raise refusal("calibrates a latency that was measured", "leave `scale` and `overhead` out: they correct the reference")
+        return self
 
 
 class TrainerSettings(Strict):

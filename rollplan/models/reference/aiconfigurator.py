@@ -1,10 +1,16 @@
 """Decode latency of any model from NVIDIA's kernel database, with the package `aiconfigurator-core` (80 MB, optional).
 
-The shipped tables come from the same calls. Use this for a model, GPU or engine that they lack.
+The shipped tables come from the same calls. Use this for a model, GPU or engine that they lack:
+
+    python -m rollplan.models.reference.aiconfigurator MODEL_DIR b300_sxm --tp 1 2 4 --output latency.csv
+
+and name the file in the scenario: `engine: {latency: {file: latency.csv}}`. Kernel times are calibrated on the way, see
+--scale and --overhead-ms.
 """
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from rollplan.models.errors import Finding, InputError
+from rollplan.models.files import write_whole
+from rollplan.models.latency_given import COLUMNS
 from rollplan.models.reference.decode_latency import ReferenceLatency
 
 PACKAGE = "aiconfigurator_core"
@@ -62,3 +70,30 @@ def measured_grid(
         provenance="reference",
         note=note,
     )
+
+
+CONTEXTS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the latency of one model as a CSV file that scenarios read."""
+    parser = ArgumentParser(prog="rollplan.models.reference.aiconfigurator", description=main.__doc__)
+    parser.add_argument("config_dir", help="directory with the model's config.json")
+    parser.add_argument("system", help="GPU in the database, such as h100_sxm")
+    parser.add_argument("--tp", type=int, nargs="+", default=[1], help="tensor parallel degrees")
+    parser.add_argument("--scale", type=float, default=1.07, help="end-to-end over kernels: 1.07 dense, 1.1 to 1.3 experts")
+    parser.add_argument("--overhead-ms", type=float, default=1.0, help="host time per step")
+    parser.add_argument("--output", "-o", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    lines = [",".join(COLUMNS)]
+    for tp in given.tp:
+        grid = measured_grid(given.config_dir, given.system, tp, CONTEXTS, BATCHES)
+        for batch, row in zip(grid.batches.tolist(), grid.ptl_ms.tolist(), strict=True):
+            for context, ms in zip(grid.contexts.tolist(), row, strict=True):
+                lines.append(f"{tp},{context:g},{batch},{given.overhead_ms + given.scale * ms:.4f}")
+    write_whole(given.output, "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

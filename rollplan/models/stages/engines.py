@@ -54,7 +54,7 @@ def instances(
 ) -> tuple[list[Instance], list[str]]:
     """Return one instance for each tensor parallel degree that works, and why the others do not."""
     found, reasons = [], []
-    for tp in settings.tp or divisors(gpus_per_node):
+    for tp in settings.tp or settings.latency or divisors(gpus_per_node):
         layout = Layout(tp=tp)
         setup = RolloutSetup(
             architecture=model,
@@ -65,7 +65,7 @@ def instances(
         reason = obstacle(model, layout, gpus_per_node) or kv_obstacle(setup, gpu)
         law = None if reason else _law(model, gpu, tp, settings, used)
         if law is None:
-            reasons.append(reason or f"rollout: no reference latency of tp {tp} on {gpu.name}; give `engine.ptl`")
+            reasons.append(reason or f"rollout: no latency of tp {tp} on {gpu.name}; give `engine.ptl` or `engine.latency`")
             continue
         latency, provenance, note = law
         prefill_s = forward_seconds(model, gpu.name, tp, 1.0, max(1, workload.prompt_tokens), "last").value
@@ -79,6 +79,9 @@ def _law(
 ) -> tuple[TableLatency, Provenance, str] | None:
     if settings.ptl_s is not None:
         return TableLatency.of_batch({batch: 1000 * seconds for batch, seconds in settings.ptl_s.items()}), "measured", "engine.ptl"
+    if settings.latency is not None:
+        given = settings.latency.get(tp)
+        return None if given is None else (given.law(), "measured", "engine.latency")
     known = decode_latency(model, gpu.name, tp, "lo" if used.bound == "lo" else "hi")
     if known is None:
         return None

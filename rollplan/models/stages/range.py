@@ -29,7 +29,7 @@ def stage_ranges(split: Split, compiled: Compiled, chosen: SplitSolution) -> tup
     if split.model is not None and split.workload is not None:
         measured = split.rollout.get(chosen.rollout_pool), split.train.get(chosen.train_pool)
         option = compiled.rollout.get(chosen.rollout_pool, {}).get(chosen.rollout_gpus)
-        if option is not None and not measured[0] and split.engine.ptl_s is None:
+        if option is not None and not measured[0] and split.engine.ptl_s is None and split.engine.latency is None:
             rollout = _rollout(split, split.model, split.workload, option)
         if not measured[1] and split.trainer.mfu is None:
             train = (1 / MFU_FACTORS[0], 1 / MFU_FACTORS[1])

@@ -51,7 +51,7 @@ class Trainer:
         self.mfu = settings.mfu if settings.mfu is not None else default.value * mfu_factor
         self.passes = Passes(settings.old_logprob + settings.reference + settings.critic, settings.critic)
         self._speeds: dict[int, TrainingSpeed] = {}
-        self._fits: dict[Layout, tuple[int, int]] = {}
+        self._fits: dict[Layout | tuple[int, int, int], tuple[int, int]] = {}
         self.reasons: dict[str, str] = {}
 
     def seconds(self, layout: Layout) -> float:
@@ -145,8 +145,12 @@ class Trainer:
         return plain.gpus_per_copy < layout.gpus_per_copy and self._fit(plain, bill_of)
 
     def _fit(self, layout: Layout, bill_of: Callable[[Layout], MemoryBill]) -> bool:
-        """Return whether a layout fits; more data parallel copies never need more memory per GPU."""
-        kind = Layout(layout.tp, layout.pp, layout.cp, 1, 1) if layout.ep == 1 else layout
+        """Return whether a layout fits; on whole nodes more data parallel copies never need more memory per GPU or host.
+
+        On a part of a node they do: each copy adds what its GPUs keep on the same host.
+        """
+        whole_nodes = layout.gpus >= self.site.gpus_per_node
+        kind = (layout.tp, layout.pp, layout.cp) if layout.ep == 1 and whole_nodes else layout
         too_few, enough = self._fits.get(kind, (0, 10**9))
         if layout.dp <= too_few or layout.dp >= enough:
             return layout.dp >= enough
