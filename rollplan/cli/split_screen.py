@@ -19,12 +19,24 @@ def split_part(split: PlannedSplit) -> Iterator[RenderableType]:
     low, high = split.range_s
     spread = f"  ({low:.0f} to {high:.0f} s, depending on what was not measured)" if high - low > 1e-9 * high else ""
     yield labelled("step", f"{choice.iteration_s:.2f} s per iteration{spread}")
+    if overheads := _overheads(split):
+        yield labelled("of which", overheads)
     yield labelled("cost", f"{choice.cost_per_h:.2f} $/h, {choice.cost_per_iteration:.3f} $ per iteration")
     yield _stages(split)
     yield labelled("binds", _binding(split))
     if against := _against(split):
         yield labelled("why", against)
     yield _choices(split)
+    if split.preempted is not None and split.preempted >= 0.05:
+        yield labelled(
+            "KV cache", f"full: a sample is thrown out and computed again {split.preempted:.1f} times; lower max_num_seqs, or more GPUs"
+        )
+    if split.enough_staleness is not None and split.enough_staleness < choice.staleness:
+        yield labelled(
+            "enough", f"staleness {split.enough_staleness:g} is within {percent(split.noise, 0)} of staleness {choice.staleness:g}"
+        )
+    for limit in split.limits:
+        yield labelled("counts", f"limited: {limit}, for one")
     if split.equal:
         first = "the first" if split.equal == 1 else f"the first {split.equal}"
         yield labelled(
@@ -38,10 +50,11 @@ def split_part(split: PlannedSplit) -> Iterator[RenderableType]:
 def front_part(split: PlannedSplit) -> Iterator[RenderableType]:
     """Yield the Pareto front: nothing beats these in time, cost and staleness together."""
     yield Text(f"front {split.name}   no plan beats one of these in time, cost and staleness together")
-    shown = new_table(*_COLUMNS, ("$/iteration", "right"), ("staleness", "right"))
+    shown = new_table(*(column for column in _COLUMNS if column[0] != "busy"), ("$/step", "right"), ("stale", "right"))
     for choice in split.front:
         name = "this plan" if choice == split.choice else ""
-        shown.add_row(name, *_cells(choice, split.choice), f"{choice.cost_per_iteration:.3f}", f"{choice.staleness:g}")
+        rollout, train, how, _, iteration, cost = _cells(choice, split.choice)
+        shown.add_row(name, rollout, train, how, iteration, cost, f"{choice.cost_per_iteration:.3f}", f"{choice.staleness:g}")
     yield shown
 
 
@@ -52,7 +65,15 @@ def notes_part(split: PlannedSplit) -> Iterator[RenderableType]:
     yield from (labelled("note", note) for note in split.notes)
 
 
-_COLUMNS = (("", "left"), ("rollout", "left"), ("train", "left"), ("how", "left"), ("iteration", "right"), ("$/h", "right"))
+_COLUMNS = (
+    ("", "left"),
+    ("rollout", "left"),
+    ("train", "left"),
+    ("how", "left"),
+    ("busy", "right"),
+    ("iteration", "right"),
+    ("$/h", "right"),
+)
 
 
 def _mode(choice: SplitChoice) -> str:
@@ -103,6 +124,14 @@ def _binding(split: PlannedSplit) -> str:
     return ". ".join([words, *more])
 
 
+def _overheads(split: PlannedSplit) -> str:
+    """Return sync, switch and the parts of training, each with its share of the step."""
+    step_s = split.choice.iteration_s
+    beside = " beside the stages" if split.choice.pipelining.startswith("async") else ""
+    named = [(f"sync{beside}", split.sync_s), ("switch", split.switch_s), *((part.name, part.seconds) for part in split.parts)]
+    return ", ".join(f"{name} {seconds:.1f} s ({percent(seconds / step_s, 0)})" for name, seconds in named if seconds > 0)
+
+
 def _against(split: PlannedSplit) -> str:
     """Return what decides between stages apart and in turn; empty where only one of them is possible."""
     apart = next((choice for choice in (split.choice, *split.next_best) if choice.mode == "separate"), split.even)
@@ -120,6 +149,8 @@ def _against(split: PlannedSplit) -> str:
 def _choices(split: PlannedSplit) -> Table:
     shown = new_table(*_COLUMNS)
     rows = [("this plan", split.choice), *(("next best", choice) for choice in split.next_best)]
+    if split.thrifty not in (split.choice, *split.next_best):
+        rows.append(("fewest, equal", split.thrifty))
     if split.colocated is not None and split.colocated not in (split.choice, *split.next_best):
         rows.append(("colocated", split.colocated))
     if split.even is not None:
@@ -132,13 +163,14 @@ def _choices(split: PlannedSplit) -> Table:
     return shown
 
 
-def _cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, ...]:
+def _cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, str, str, str, str, str]:
     more = f" ({100 * (choice.iteration_s / best.iteration_s - 1):+.1f} %)" if choice != best else ""
     turns = choice.mode == "colocated"
     return (
         f"{choice.rollout_gpus} {choice.rollout_pool}",
         "the same GPUs" if turns else f"{choice.train_gpus} {choice.train_pool}",
         "colocated" if turns else choice.pipelining,
+        f"{100 * choice.rollout_busy:.0f} + {100 * choice.train_busy:.0f} %",
         f"{choice.iteration_s:.2f} s{more}",
         f"{choice.cost_per_h:.2f}",
     )

@@ -262,6 +262,9 @@ def _split(name: str, asked: Split, ready: Compiled, split: PlannedSplit) -> tup
     said += _order(problem, split, decision)
     if split.trim == "safe" and right.gap > 1e-9:
         said.append(f"trim `safe` takes {split.choice.iteration_s} s, which is not the best candidate")
+    worth = [objective_value(problem, plan) for plan in (decision.choice, decision.thrifty)]
+    if worth[1] > worth[0] * (1 + asked.noise + REL_TOL) or decision.thrifty.gpus > decision.choice.gpus:
+        said.append("the thrifty plan is not within the noise of the choice, or takes more GPUs")
     if decision.colocated is not None and decision.colocated.mode != "colocated":
         said.append("the best colocated plan is not colocated")
     if (decision.fewest is not None) > (asked.target_s is not None) or (
@@ -278,6 +281,7 @@ def _decision(split: PlannedSplit) -> SplitDecision:
     return SplitDecision(
         choice=_solution(split.choice),
         next_best=tuple(map(_solution, split.next_best)),
+        thrifty=_solution(split.thrifty),
         even=maybe(split.even),
         colocated=maybe(split.colocated),
         rules=tuple((rule.name, _solution(rule.choice)) for rule in split.rules),

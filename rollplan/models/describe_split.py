@@ -8,15 +8,19 @@ from typing import Literal
 
 from rollplan.models.certified import gap
 from rollplan.models.memory.bill import MemoryBill, Peak, bill
-from rollplan.models.plan_split import MemoryTerm, MemoryUse, PlannedSplit, Rule, RuleOfThumb, SplitChoice, Step
+from rollplan.models.plan_split import MemoryTerm, MemoryUse, Part, PartName, PlannedSplit, Rule, RuleOfThumb, SplitChoice, Step
 from rollplan.models.split.given import Split
 from rollplan.models.split.iteration import stages
 from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, cost_per_h, cost_per_iteration, objective_value
-from rollplan.models.stages.compile import Compiled
+from rollplan.models.stages.compile import Compiled, work_of
 from rollplan.models.stages.options import RolloutOption, colocated_setup
 from rollplan.models.stages.range import stage_ranges
+from rollplan.models.stages.rollout import rollout_times
 from rollplan.models.stages.spread import rollout_spread_s
 from rollplan.models.stages.trainer import TrainOption
+
+LEVELS = (0.1, 0.3, 0.5, 1.0, 2.0, 4.0)
+"""Staleness that is tried in place of a higher one."""
 
 TERMS = 4
 """Largest lines of a memory peak that a plan shows."""
@@ -28,6 +32,7 @@ class SplitDecision:
 
     choice: SplitSolution
     next_best: tuple[SplitSolution, ...]
+    thrifty: SplitSolution
     even: SplitSolution | None
     colocated: SplitSolution | None
     rules: tuple[tuple[Rule, SplitSolution], ...]
@@ -39,7 +44,7 @@ class SplitDecision:
         """Every solution, in the order of `PlannedSplit.shown`."""
         single = (self.even, self.colocated, self.fewest)
         rules = (solution for _, solution in self.rules)
-        return (self.choice, *self.next_best, *(plan for plan in single if plan is not None), *rules, *self.front)
+        return (self.choice, *self.next_best, self.thrifty, *(plan for plan in single if plan is not None), *rules, *self.front)
 
 
 def planned_split(name: str, split: Split, compiled: Compiled, decision: SplitDecision, bound: float) -> PlannedSplit:
@@ -59,6 +64,7 @@ def planned_split(name: str, split: Split, compiled: Compiled, decision: SplitDe
         objective=split.objective,
         choice=shown(chosen),
         next_best=tuple(shown(other) for other in decision.next_best),
+        thrifty=shown(decision.thrifty),
         even=maybe(decision.even),
         colocated=maybe(decision.colocated),
         rules=tuple(RuleOfThumb(name=rule, choice=shown(solution)) for rule, solution in decision.rules),
@@ -71,6 +77,12 @@ def planned_split(name: str, split: Split, compiled: Compiled, decision: SplitDe
         noise=split.noise,
         steps=tuple(_steps(problem, chosen)),
         range_s=_range(split, compiled, chosen),
+        sync_s=_sync_s(problem, chosen),
+        switch_s=problem.switch_s if chosen.mode == "colocated" else 0.0,
+        parts=tuple(_parts(split, compiled, chosen)),
+        preempted=None if (option := options_of(compiled, chosen)[0]) is None else option.time.preempted,
+        enough_staleness=_enough_staleness(split, compiled, chosen),
+        limits=compiled.limits,
         rollout_spread_s=_spread(split, compiled, chosen),
         in_flight=None if split.workload is None else _in_flight(split, chosen, split.workload.samples),
         memory=tuple(_memory(compiled, chosen)),
@@ -177,6 +189,40 @@ def _scaled_iteration(problem: SplitProblem, chosen: SplitSolution, rollout: flo
         colocated={},
     )
     return stages(scaled, chosen.pipelining, (p, q), (x, y))[2]
+
+
+def _sync_s(problem: SplitProblem, chosen: SplitSolution) -> float:
+    return problem.sync_s if chosen.mode == "colocated" else problem.sync(chosen.rollout_pool, chosen.train_pool)
+
+
+def _parts(split: Split, compiled: Compiled, chosen: SplitSolution) -> list[Part]:
+    """Return the parts of training by the law; none where a measured time stands for all of it."""
+    training = options_of(compiled, chosen)[1]
+    trainer = compiled.trainers.get(chosen.train_pool)
+    if training is None or trainer is None or split.train.get(chosen.train_pool):
+        return []
+    found = trainer.parts(training.layout)
+    named: tuple[tuple[PartName, float], ...] = (
+        ("update", found.update_s),
+        ("critic update", found.critic_s),
+        ("log-prob passes", found.forward_s),
+        ("overhead", found.overhead_s),
+    )
+    return [Part(name=name, seconds=seconds) for name, seconds in named if seconds > 0]
+
+
+def _enough_staleness(split: Split, compiled: Compiled, chosen: SplitSolution) -> float | None:
+    """Return the least of a few levels whose iteration is within the noise of the staleness asked for."""
+    option = options_of(compiled, chosen)[0]
+    if split.workload is None or option is None or not _overlaps_batches(compiled, chosen):
+        return None
+    work, engine, count = work_of(split.workload), option.instance.engine, option.layout.dp
+    for level in (level for level in LEVELS if level < split.staleness):
+        (time,) = rollout_times(work, engine, [count], split.engine.dispatch, level)
+        factor = time.steady_s / option.time.steady_s
+        if _scaled_iteration(compiled.problem, chosen, factor, 1.0) <= chosen.iteration_s * (1 + split.noise):
+            return level
+    return split.staleness
 
 
 def _spread(split: Split, compiled: Compiled, chosen: SplitSolution) -> tuple[float, float] | None:

@@ -18,6 +18,9 @@ from rollplan.models.lengths.given import inline_trace
 from rollplan.models.reference.architectures import from_hf_config
 from rollplan.models.strict import show
 
+_OWN = "model"
+"""Source of faults of the mapping itself, not of the file it names; `lengths` and `latency` are theirs."""
+
 
 def inlined(raw: object, scenario: Path) -> object:
     """Return the scenario's plain data with the files in place of their names; raise `InputError` with every fault.
@@ -47,32 +50,52 @@ def _holder(path: str, holder: dict[object, object], folder: Path, faults: list[
     """Return a mapping that may hold a model and a workload with their files inlined."""
     holder = dict(holder)
     if isinstance(model := holder.get("model"), dict) and "config" in model:
-        holder["model"] = _read(f"{path}.model", model, lambda: _model(model, folder), faults)
+        holder["model"] = _read(f"{path}.model", "config", model, lambda: _model(model, folder), faults)
     workload = holder.get("workload")
     if isinstance(workload, dict) and isinstance(lengths := workload.get("lengths"), dict):
-        read = _read(f"{path}.workload.lengths", lengths, lambda: inline_trace(lengths, folder), faults)
+        read = _read(f"{path}.workload.lengths", "file", lengths, lambda: inline_trace(lengths, folder), faults)
         holder["workload"] = {**workload, "lengths": read}
     engine = holder.get("engine")
     if isinstance(engine, dict) and isinstance(latency := engine.get("latency"), dict):
-        read = _read(f"{path}.engine.latency", latency, lambda: inline_latency(latency, folder), faults)
+        read = _read(f"{path}.engine.latency", "file", latency, lambda: inline_latency(latency, folder), faults)
         holder["engine"] = {**engine, "latency": read}
     return holder
 
 
 def _model(model: dict[object, object], folder: Path) -> object:
     config, name = model["config"], model.get("name")
-    known = {"config", "name"}
-    if unknown := [str(key) for key in model if key not in known]:
-        raise InputError("model", [Finding("", show(unknown[0]), "cannot stand beside `config`", "give `config` and, if you like, `name`")])
-    if not isinstance(config, str) or "\0" in config or not (name is None or isinstance(name, str)):
-        raise InputError("model", [Finding("", show(config), "is not a path", "write the path of a config.json")])
+    faults = [
+        Finding(str(key), show(value), "cannot stand beside `config`", "give `config` and, if you like, `name`")
+        for key, value in model.items()
+        if key not in ("config", "name")
+    ]
+    if not isinstance(config, str) or not config.strip() or "\0" in config:
+        faults.append(Finding("config", show(config), "is not a path", "write the path of a config.json"))
+    if not (name is None or (isinstance(name, str) and 1 <= len(name) <= 100)):
+        faults.append(Finding("name", show(name), "is not a name", "write text of at most 100 characters, or leave it out"))
+    if faults or not isinstance(config, str) or not (name is None or isinstance(name, str)):
+        raise InputError(_OWN, faults)
     return from_hf_config(folder / config, name).model_dump(exclude_unset=True)
 
 
-def _read(path: str, given: object, read: Callable[[], object], faults: list[Finding]) -> object:
-    """Return what `read` makes of a file; collect its faults under the place that names it."""
+def _read(path: str, key: str, given: dict[object, object], read: Callable[[], object], faults: list[Finding]) -> object:
+    """Return what `read` makes of the file that `key` names; collect its faults under the place that names it."""
     try:
         return read()
     except InputError as error:
-        faults += [Finding(f"{path}.{found.path}".rstrip("."), found.value, found.problem, found.remedy) for found in error.findings]
-        return given
+        faults += [_placed(path, key, given, error.source, found) for found in error.findings]
+    except OSError as error:
+        faults.append(
+            Finding(f"{path}.{key}", show(given[key]), f"cannot be read ({error.strerror})", "check the path and its permissions")
+        )
+    return given
+
+
+def _placed(path: str, key: str, given: dict[object, object], source: str, found: Finding) -> Finding:
+    """Return a fault with its place in the scenario: of what stands there, of the file as a whole, or inside of the file."""
+    if source in (_OWN, "lengths", "latency"):
+        place = ".".join(part for part in (path, found.path.removeprefix(source).strip(".")) if part)
+        return Finding(place, found.value, found.problem, found.remedy)
+    if found.path == source:
+        return Finding(f"{path}.{key}", show(given[key]), found.problem, found.remedy)
+    return Finding(f"{path}.{key}, {found.path}", found.value, found.problem, found.remedy)

@@ -7,6 +7,7 @@ from typing import Literal
 from rollplan.models.split.problem import Mode, Objective, Pipelining, Trim
 from rollplan.models.strict import Strict
 
+PartName = Literal["update", "critic update", "log-prob passes", "overhead"]
 Rule = Literal["7+1: one instance rolls out", "colocated on all GPUs"]
 
 
@@ -68,6 +69,13 @@ class Step(Strict):
     iteration_s: float | None
 
 
+class Part(Strict):
+    """A part of the training stage: seconds per iteration."""
+
+    name: PartName
+    seconds: float
+
+
 class RuleOfThumb(Strict):
     """What people do without a planner, and what it costs them."""
 
@@ -78,12 +86,18 @@ class RuleOfThumb(Strict):
 class PlannedSplit(Strict):
     """The split of one job, what comes next, and rules of thumb beside it.
 
-    bound: the least value of the objective over all candidates (seconds, or dollars per iteration); `gap` is above 0 only
-    for trim `paper`. range_s: the iteration at optimistic and at pessimistic calibration of what was not measured.
-    even: the even split. colocated: the best plan that shares GPUs in time; None if there is none. equal: how many of
-    `next_best`, from the first, are within the noise of the choice. front: no candidate beats these in time, cost and
-    staleness together. fewest: fewest GPUs that keep the target. in_flight: samples that are being generated or wait.
-    rollout_spread_s: 5 % and 95 % quantile of one batch's rollout over drawn lengths; None for splits from tables.
+    bound: the least value of the objective over all candidates (seconds, or dollars per iteration); `gap` is above 0
+    only for trim `paper`. next_best: in the order of the objective; equal: how many of them, from the first, are within
+    the noise of the choice. thrifty: the fewest GPUs within the noise. even: the even split. colocated: the best plan
+    that shares GPUs in time. rules: what people do without a planner. front: no candidate beats these in time, cost and
+    staleness together. fewest: fewest GPUs that keep the target.
+    binds: the stage that sets the step. steps: what more GPUs would change. range_s: the iteration at optimistic and at
+    pessimistic calibration of what was not measured. rollout_spread_s: 5 % and 95 % quantile of one batch's rollout over
+    drawn lengths. sync_s: weight transfer, in the step or beside it; switch_s: between stages in turn. parts: what
+    training consists of. preempted: how often a sample is thrown out of a full KV cache and computed again.
+    enough_staleness: the least staleness within the noise of the one asked for. limits: rules that exclude numbers of
+    GPUs. in_flight: samples that are being generated or wait. memory: the fullest phase of each stage.
+    None or empty: does not apply, or stage times came from tables.
     """
 
     name: str
@@ -91,6 +105,7 @@ class PlannedSplit(Strict):
     objective: Objective
     choice: SplitChoice
     next_best: tuple[SplitChoice, ...]
+    thrifty: SplitChoice
     even: SplitChoice | None
     colocated: SplitChoice | None
     rules: tuple[RuleOfThumb, ...]
@@ -103,6 +118,12 @@ class PlannedSplit(Strict):
     noise: float
     steps: tuple[Step, ...]
     range_s: tuple[float, float]
+    sync_s: float
+    switch_s: float
+    parts: tuple[Part, ...]
+    preempted: float | None
+    enough_staleness: float | None
+    limits: tuple[str, ...]
     rollout_spread_s: tuple[float, float] | None
     in_flight: int | None
     memory: tuple[MemoryUse, ...]
@@ -114,4 +135,4 @@ class PlannedSplit(Strict):
         """Every choice that the plan speaks of."""
         single = (self.even, self.colocated, self.fewest)
         rules = (rule.choice for rule in self.rules)
-        return (self.choice, *self.next_best, *(choice for choice in single if choice is not None), *rules, *self.front)
+        return (self.choice, *self.next_best, self.thrifty, *(choice for choice in single if choice is not None), *rules, *self.front)

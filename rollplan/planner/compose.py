@@ -77,7 +77,7 @@ def plan_splits(scenario: Scenario, job: str | None = None) -> tuple[PlannedSpli
 
 def _plan_split(scenario: Scenario, job: Job, asked: Split) -> PlannedSplit:
     ready = compiled(asked, scenario.pools, scenario.links)
-    decision, bound = split.decide(ready.problem, asked.target_s)
+    decision, bound = split.decide(ready.problem, asked.noise, asked.target_s)
     return planned_split(job.name, asked, ready, decision, bound)
 
 

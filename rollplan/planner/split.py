@@ -26,13 +26,16 @@ def solve(problem: SplitProblem, seed: int = 0) -> Certified[SplitSolution]:
     return replace(found, seconds=monotonic() - started, seed=seed)
 
 
-def decide(problem: SplitProblem, target_s: float | None = None) -> tuple[SplitDecision, float]:
+def decide(problem: SplitProblem, noise: float = 0.0, target_s: float | None = None) -> tuple[SplitDecision, float]:
     """Return the decision about one job with what is shown beside it, and the least value of all candidates.
 
-    target_s: also look for the fewest GPUs that take at most so many seconds per iteration. Raises `InfeasibleError`.
+    noise: relative difference that means nothing. target_s: also look for the fewest GPUs that take at most so many
+    seconds per iteration. Raises `InfeasibleError`.
     """
     found = solve(problem)
-    shared = [plan for plan in undominated(problem) if plan.mode == "colocated"]
+    everything = undominated(problem)
+    shared = [plan for plan in everything if plan.mode == "colocated"]
+    equal = [plan for plan in everything if objective_value(problem, plan) <= found.value * (1 + noise)]
     rules: dict[Rule, SplitSolution | None] = {
         "7+1: one instance rolls out": _one_instance(problem),
         "colocated on all GPUs": _everything_colocated(problem),
@@ -40,10 +43,11 @@ def decide(problem: SplitProblem, target_s: float | None = None) -> tuple[SplitD
     decision = SplitDecision(
         choice=found.solution,
         next_best=tuple(ranking(problem, 4)[1:]),
+        thrifty=min(equal, key=lambda plan: (plan.gpus, objective_value(problem, plan)), default=found.solution),
         even=even_split(problem),
         colocated=min(shared, key=lambda plan: (objective_value(problem, plan), plan.gpus), default=None),
         rules=tuple((name, plan) for name, plan in rules.items() if plan is not None),
-        front=_thinned(pareto_front(problem)),
+        front=_thinned(pareto_front(problem), found.solution),
         fewest=None if target_s is None else fewest_gpus(problem, target_s),
     )
     return decision, found.bound.value
@@ -98,8 +102,12 @@ def _everything_colocated(problem: SplitProblem) -> SplitSolution | None:
     return min(plans, key=lambda plan: plan.iteration_s, default=None)
 
 
-def _thinned(front: list[SplitSolution]) -> tuple[SplitSolution, ...]:
-    """Return at most `_FRONT` of the front: both ends, and evenly spread ones between."""
+def _thinned(front: list[SplitSolution], kept: SplitSolution) -> tuple[SplitSolution, ...]:
+    """Return at most `_FRONT` of the front: both ends, evenly spread ones between, and `kept` if it is in the front."""
     if len(front) <= _FRONT:
         return tuple(front)
-    return tuple(front[round(place * (len(front) - 1) / (_FRONT - 1))] for place in range(_FRONT))
+    places = {round(place * (len(front) - 1) / (_FRONT - 1)) for place in range(_FRONT)}
+    if kept in front and (place := front.index(kept)) not in places:
+        places -= {min(places - {0, len(front) - 1}, key=lambda other: abs(other - place))}
+        places |= {place}
+    return tuple(front[place] for place in sorted(places))

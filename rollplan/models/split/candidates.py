@@ -88,6 +88,7 @@ def _grid(
     slower, longer = problem.interference
     train = train * longer
     if way in ("async-batch", "async-streamed"):
+        train = train + (problem.chunks * problem.chunk_s if way == "async-streamed" else 0.0)
         table = problem.steady.get(pool, {})
         steady = np.array([table.get(gpus, seconds) for gpus, seconds in rollout.items()]) * slower
         period = np.maximum.outer(steady, train)

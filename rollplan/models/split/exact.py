@@ -139,6 +139,6 @@ def _binding(problem: SplitProblem) -> Iterator[str]:
                 )
     for pool in sorted(problem.rollout.keys() & problem.train.keys()):
         x, y, budget = min(problem.rollout[pool]), min(problem.train[pool]), problem.budgets[pool]
-        shared = min(problem.rollout[pool].keys() & problem.train[pool].keys(), default=None)
+        shared = min(problem.turns().get(pool, ()), default=None)
         sharing = "no count is in both tables to share in time" if shared is None else f"sharing in time at least {shared}"
         yield f"rollout and train on pool {pool} need at least {x} + {y} = {x + y} GPUs, {sharing}; raise `budget.{pool}`, now {budget}"

@@ -38,7 +38,8 @@ class SplitProblem:
     absent: those of both tables. switch_s: seconds per iteration to change between the stages on the same GPUs.
     interference: factors of rollout and training time while separate stages overlap.
     The mappings are copied and sorted by pool and count, so that their order says nothing.
-    Raises `ValueError` for a value out of range, and for a pool that has a table but no budget or price.
+    rollout or train may be empty where `colocated` is not: some jobs fit in turn only. Raises `ValueError` for a value out
+    of range, and for a pool that has a table but no budget or price.
     """
 
     budgets: Mapping[str, int]
@@ -62,7 +63,7 @@ class SplitProblem:
     def __post_init__(self) -> None:
         """Refuse values out of range; copy and sort the mappings."""
         for stage, tables in (("rollout", self.rollout), ("train", self.train), ("steady", self.steady)):
-            if not tables and stage != "steady":
+            if not tables and stage != "steady" and not self.colocated:
                 raise ValueError(f"{stage} must hold the table of at least one pool, got none")
             for pool, table in tables.items():
                 if not table:

@@ -33,7 +33,7 @@ class Compiled:
     """The problem of one split, and what its tables stand for; options are empty for splits from tables.
 
     rollout, steady, train, colocated: the option behind each count of each pool. provenance: how many of the inputs are
-    of which origin. notes: what a reader must know of them. reasons: why layouts or counts were left out.
+    of which origin. notes: what a reader must know of them. limits: rules by which numbers of GPUs were left out.
     """
 
     problem: SplitProblem
@@ -44,6 +44,7 @@ class Compiled:
     trainers: Mapping[str, Trainer] = field(default_factory=dict)
     provenance: Mapping[Provenance, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
 def compiled(split: Split, pools: Pools, links: Links = ()) -> Compiled:
@@ -111,7 +112,7 @@ class _Derivation:
         self.work = work_of(workload)
         self.origins: Counter[Provenance] = Counter()
         self.notes: dict[str, None] = {}
-        self.reasons: dict[str, None] = {}
+        self.reasons: dict[str, list[str]] = {"rollout": [], "training": []}
         self.rollout: dict[str, dict[int, RolloutOption]] = {}
         self.steady: dict[str, dict[int, RolloutOption]] = {}
         self.train: dict[str, dict[int, TrainOption]] = {}
@@ -122,32 +123,32 @@ class _Derivation:
         """Return problem and options."""
         for name, budget in budgets(self.split, self.pools).items():
             self._pool(name, self.pools[name], budget)
-        missing = [stage for stage, options in (("rollout", self.rollout), ("training", self.train)) if not options]
+        stages = (("rollout", self.rollout, self.split.rollout), ("training", self.train, self.split.train))
+        missing = [stage for stage, options, measured in stages if not options and not measured]
         if missing and not self.colocated:
-            raise InfeasibleError([f"{' and '.join(missing)} fit on no number of GPUs within the budget", *self.reasons, *self._remedies()])
+            reasons = (reason for stage in missing for reason in self.reasons[stage])
+            raise InfeasibleError(
+                [f"{' and '.join(missing)} fit on no number of GPUs within the budget", *reasons, *self._remedies(missing)]
+            )
+        measured_rollout, measured_train = self.split.rollout, self.split.train
         law = {name: {gpus: option.time.seconds for gpus, option in table.items()} for name, table in self.rollout.items()}
-        steady = {name: {gpus: option.time.steady_s for gpus, option in table.items()} for name, table in self.steady.items()}
         train = {name: {gpus: option.seconds for gpus, option in table.items()} for name, table in self.train.items()}
-        shift = {name: factors(table, self.split.rollout.get(name, {}), sorted(table)) for name, table in law.items()}
-        shift_train = {name: factors(table, self.split.train.get(name, {}), sorted(table)) for name, table in train.items()}
+        shift = {name: factors(table, measured_rollout.get(name, {}), sorted(table)) for name, table in law.items()}
         problem = _problem(
             self.split,
             self.pools,
             self.links,
-            {name: anchored(table, self.split.rollout.get(name, {})) for name, table in law.items()},
-            {name: anchored(table, self.split.train.get(name, {})) for name, table in train.items()},
-            steady={name: {gpus: seconds * shift[name][gpus] for gpus, seconds in table.items()} for name, table in steady.items()},
+            {name: anchored(law.get(name, {}), measured_rollout.get(name, {})) for name in {**law, **measured_rollout}},
+            {name: anchored(train.get(name, {}), measured_train.get(name, {})) for name in {**train, **measured_train}},
+            steady={
+                name: {gpus: option.time.steady_s * shift[name][gpus] for gpus, option in table.items()}
+                for name, table in self.steady.items()
+            },
             finish={
                 name: {gpus: tuple(share * shift[name][gpus] for share in option.time.finish) for gpus, option in table.items()}
                 for name, table in self.rollout.items()
             },
-            colocated={
-                name: {
-                    gpus: (rollout.time.seconds * shift[name][gpus], training.seconds * shift_train[name].get(gpus, 1.0))
-                    for gpus, (rollout, training) in table.items()
-                }
-                for name, table in self.colocated.items()
-            },
+            colocated={name: self._in_turn(name, shift[name], train.get(name)) for name in self.colocated},
         )
         return Compiled(
             problem,
@@ -158,7 +159,21 @@ class _Derivation:
             self.trainers,
             {origin: count for origin, count in sorted((self.origins + Counter(self._given())).items()) if count},
             tuple(self.notes),
+            tuple(
+                f"training on {name}: {trainer.reasons['batch'].removeprefix('training: ')}"
+                for name, trainer in self.trainers.items()
+                if "batch" in trainer.reasons
+            ),
         )
+
+    def _in_turn(self, name: str, shift: Mapping[int, float], train: Mapping[int, float] | None) -> dict[int, tuple[float, float]]:
+        """Return seconds of stages that take turns; training that fits in turn only is measured against its own law."""
+        table = self.colocated[name]
+        law = train or {gpus: training.seconds for gpus, (_, training) in table.items()}
+        shift_train = factors(law, self.split.train.get(name, {}), sorted(table))
+        return {
+            gpus: (rollout.time.seconds * shift[gpus], training.seconds * shift_train[gpus]) for gpus, (rollout, training) in table.items()
+        }
 
     def _pool(self, name: str, pool: Pool, budget: int) -> None:
         kind = gpu(pool.gpu)
@@ -167,7 +182,7 @@ class _Derivation:
             found, reasons = instances(
                 self.model, kind, pool.gpus_per_node, self.workload, self.split.engine, calibration(self.model, self.split.engine)
             )
-            self.reasons |= dict.fromkeys(f"pool {name}: {reason}" for reason in reasons)
+            self.reasons["rollout"] += [f"pool {name}: {reason}" for reason in reasons]
             alone, steady = rollout_options(self.work, found, site, self.split.engine.dispatch, self.split.staleness)
             if alone:
                 self.rollout[name], self.steady[name] = alone, steady
@@ -178,24 +193,26 @@ class _Derivation:
         if pool.role in ("train", "any"):
             trainer = Trainer(self.model, site, self.work, self.workload, self.split.trainer)
             options = trainer.options()
-            self.reasons |= dict.fromkeys(f"pool {name}: {reason}" for reason in trainer.reasons.values())
+            self.reasons["training"] += [f"pool {name}: {reason}" for reason in trainer.reasons.values()]
             self.trainers[name] = trainer
             self.origins[trainer.provenance] += 1
             if options:
                 self.train[name] = options
-            if name in self.rollout and options:
-                shared = colocated_options(trainer, self.rollout[name])
-                if shared:
-                    self.colocated[name] = shared
+            if name in self.rollout and (shared := colocated_options(trainer, self.rollout[name])):
+                self.colocated[name] = shared
+        unused = {"rollout": "train", "training": "rollout"}
+        for stage, role in unused.items():
+            if pool.role == role:
+                self.reasons[stage].append(f"pool {name}: has the role {role}")
 
-    def _remedies(self) -> list[str]:
+    def _remedies(self, missing: Sequence[str]) -> list[str]:
         """Return the smallest changes that let training fit, for each pool where it does not."""
         found = []
-        for name, trainer in self.trainers.items():
+        for name, trainer in self.trainers.items() if "training" in missing else ():
             if name not in self.train and (layout := trainer.largest()) is not None:
                 with suppress(InfeasibleError):
                     options = smallest_change(trainer.setup(layout), trainer.site.gpu)
-                    found.append(f"pool {name}: training on {layout.gpus} GPUs would fit with {' or with '.join(map(str, options[:3]))}")
+                    found.append(f"pool {name}: training as {layout} would fit with {' or with '.join(map(str, options[:3]))}")
         return found
 
     def _given(self) -> dict[Provenance, int]:

@@ -1,6 +1,6 @@
 """Candidates: rollout on every GPU count, training on every GPU count, and both in turn on the same GPUs.
 
-Counts: every number of GPUs up to 64, whole nodes beyond. Of a count's layouts the fastest that fits is kept: a slower
+Counts: every number of GPUs up to 64, whole nodes beyond, no more than 16,384. Of a count's layouts the fastest that fits is kept: a slower
 one on the same GPUs is never better.
 """
 
@@ -19,6 +19,8 @@ from rollplan.models.stages.trainer import Site, Trainer, TrainOption
 from rollplan.models.stages.work import Work
 
 EVERY_COUNT_UP_TO = 64
+MOST_GPUS = 16_384
+"""Of one stage in one pool; larger budgets are used up to here. The largest jobs published have a few thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,11 @@ class RolloutOption:
 
 def counts(budget: int, gpus_per_node: int) -> tuple[int, ...]:
     """Return the candidate numbers of GPUs up to a budget, one more step included (for the price of one more)."""
-    step = 1 if budget < EVERY_COUNT_UP_TO else gpus_per_node
-    every = range(1, min(budget, EVERY_COUNT_UP_TO) + 1)
-    nodes = range((EVERY_COUNT_UP_TO // gpus_per_node + 1) * gpus_per_node, budget + 1, gpus_per_node)
-    return (*every, *nodes, budget + step)
+    looked_at = min(budget, MOST_GPUS)
+    every = range(1, min(looked_at, EVERY_COUNT_UP_TO) + 1)
+    nodes = range((EVERY_COUNT_UP_TO // gpus_per_node + 1) * gpus_per_node, looked_at + 1, gpus_per_node)
+    more = budget + 1 if budget < EVERY_COUNT_UP_TO else (looked_at // gpus_per_node + 1) * gpus_per_node
+    return (*every, *nodes, more)
 
 
 def rollout_options(

@@ -28,15 +28,17 @@ def stage_ranges(split: Split, compiled: Compiled, chosen: SplitSolution) -> tup
     rollout = train = (1.0, 1.0)
     if split.model is not None and split.workload is not None:
         measured = split.rollout.get(chosen.rollout_pool), split.train.get(chosen.train_pool)
-        option = compiled.rollout.get(chosen.rollout_pool, {}).get(chosen.rollout_gpus)
+        overlapping = chosen.mode == "separate" and chosen.pipelining.startswith("async")
+        tables = compiled.steady if overlapping else compiled.rollout
+        option = tables.get(chosen.rollout_pool, {}).get(chosen.rollout_gpus)
         if option is not None and not measured[0] and split.engine.ptl_s is None and split.engine.latency is None:
-            rollout = _rollout(split, split.model, split.workload, option)
+            rollout = _rollout(split, split.model, split.workload, option, overlapping)
         if not measured[1] and split.trainer.mfu is None:
             train = (1 / MFU_FACTORS[0], 1 / MFU_FACTORS[1])
     return (rollout[0], train[0]), (rollout[1], train[1])
 
 
-def _rollout(split: Split, model: Architecture, workload: Workload, option: RolloutOption) -> Factors:
+def _rollout(split: Split, model: Architecture, workload: Workload, option: RolloutOption, overlapping: bool) -> Factors:
     settings = split.engine.model_copy(update={"tp": (option.layout.tp,)})
     used = calibration(model, settings)
     fast = Calibration(
@@ -45,9 +47,9 @@ def _rollout(split: Split, model: Architecture, workload: Workload, option: Roll
         bound="lo" if "bound" not in settings.model_fields_set else used.bound,
     )
     slow = Calibration(used.scale, used.overhead_ms if settings.overhead_s is not None else SLOW_STACK_MS, used.bound)
-    seconds = []
+    times = [option.time]
     for end in (fast, slow):
         found, _ = instances(model, option.gpu, option.gpus_per_node, workload, settings, end)
-        times = rollout_times(work_of(workload), found[0].engine, [option.layout.dp], settings.dispatch, split.staleness)
-        seconds.append(times[0].seconds)
-    return seconds[0] / option.time.seconds, seconds[1] / option.time.seconds
+        times += rollout_times(work_of(workload), found[0].engine, [option.layout.dp], settings.dispatch, split.staleness)
+    chosen_s, fast_s, slow_s = (time.steady_s if overlapping else time.seconds for time in times)
+    return fast_s / chosen_s, slow_s / chosen_s

@@ -9,7 +9,9 @@ from rollplan.models.lengths.sampling import sample
 from rollplan.models.recipe import Workload
 from rollplan.models.stages.rollout import Dispatch, Engine
 
-DRAWS = 20
+MOST_DRAWS, FEWEST_DRAWS = 20, 5
+SAMPLES = 40_000
+"""Samples of all draws together, so that a large batch does not take long."""
 QUANTILES = (0.05, 0.95)
 
 
@@ -22,7 +24,7 @@ def rollout_spread_s(workload: Workload, engine: Engine, instances: int, dispatc
     law = workload.law()
     admission = Admission(engine.slots, engine.kv_tokens, "preempt")
     seconds = []
-    for _ in range(DRAWS):
+    for _ in range(max(FEWEST_DRAWS, min(MOST_DRAWS, SAMPLES // workload.samples))):
         drawn = sample(law, rng, workload.prompts, workload.samples_per_prompt, workload.group_correlation).ravel()
         order = np.argsort(-drawn, kind="stable") if dispatch == "lpt" else rng.permutation(drawn.size)
         prefill = round(workload.prompt_tokens / workload.samples_per_prompt)

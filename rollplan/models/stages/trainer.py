@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from rollplan.models.accelerator import Gpu
 from rollplan.models.architecture import Architecture
 from rollplan.models.layout import Layout, layouts
+from rollplan.models.layout import obstacle as shape_obstacle
 from rollplan.models.memory.bill import MemoryBill, bill
 from rollplan.models.memory.setup import MicroBatch, ModelSetup, Node, Role, Setup, TrainSetup
 from rollplan.models.overheads import Provenance
 from rollplan.models.recipe import TrainerSettings, Workload
 from rollplan.models.reference.forward import forward_seconds
 from rollplan.models.reference.training import train_mfu
-from rollplan.models.stages.training import Passes, TrainingSpeed, obstacle, training_s
+from rollplan.models.stages.training import Passes, TrainingParts, TrainingSpeed, obstacle, training_parts
 from rollplan.models.stages.work import Work
 
 
@@ -52,12 +53,17 @@ class Trainer:
         self.passes = Passes(settings.old_logprob + settings.reference + settings.critic, settings.critic)
         self._speeds: dict[int, TrainingSpeed] = {}
         self._fits: dict[Layout | tuple[int, int, int], tuple[int, int]] = {}
+        self._sorted: dict[int, list[tuple[float, Layout]]] = {}
         self.reasons: dict[str, str] = {}
 
     def seconds(self, layout: Layout) -> float:
         """Return the seconds of all training passes of one iteration."""
+        return self.parts(layout).seconds
+
+    def parts(self, layout: Layout) -> TrainingParts:
+        """Return the seconds of the training passes of one iteration, each by itself."""
         full = self.settings.checkpointing == "full"
-        return training_s(
+        return training_parts(
             self.model,
             layout,
             self.work,
@@ -71,6 +77,8 @@ class Trainer:
     def options(self) -> dict[int, TrainOption]:
         """Return the fastest layout that fits, by number of GPUs; counts without any are left out."""
         best = {gpus: self.fitting(gpus) for gpus in self.site.counts}
+        if not self.reasons and not any(best.values()):
+            self.reasons["degrees"] = f"training: {self._no_layout()}"
         return {gpus: option for gpus, option in best.items() if option is not None}
 
     def fitting(self, gpus: int) -> TrainOption | None:
@@ -79,8 +87,10 @@ class Trainer:
 
     def best(self, gpus: int, bill_of: Callable[[Layout], MemoryBill]) -> TrainOption | None:
         """Return the fastest layout of `gpus` GPUs whose bill fits, None if there is none; of equals the simplest."""
-        allowed = sorted((self.seconds(layout), layout.pp, layout.cp, layout.ep, layout) for layout in self._allowed(gpus))
-        for seconds, *_, layout in allowed:
+        if gpus not in self._sorted:
+            allowed = sorted((self.seconds(layout), layout.pp, layout.cp, layout.ep, layout) for layout in self._allowed(gpus))
+            self._sorted[gpus] = [(seconds, layout) for seconds, *_, layout in allowed]
+        for seconds, layout in self._sorted[gpus]:
             if not self._needless(layout, bill_of) and self._fit(layout, bill_of):
                 return TrainOption(layout, seconds)
         return None
@@ -132,7 +142,7 @@ class Trainer:
             if (reason := obstacle(layout, self.work, settings.micro_batch)) is None:
                 yield layout
             else:
-                self.reasons.setdefault("batch", f"training on {gpus} GPUs: {reason}")
+                self.reasons.setdefault("batch", f"training: {reason}")
 
     def _needless(self, layout: Layout, bill_of: Callable[[Layout], MemoryBill]) -> bool:
         """Return whether the same GPUs would hold the model without pipeline stages and context parallelism.
@@ -143,6 +153,15 @@ class Trainer:
         cp = 1 if self.settings.cp is None else layout.cp
         plain = Layout(tp=layout.tp, pp=pp, cp=cp, dp=layout.gpus // (layout.tp * pp * cp))
         return plain.gpus_per_copy < layout.gpus_per_copy and self._fit(plain, bill_of)
+
+    def _no_layout(self) -> str:
+        """Return why the degrees that the settings name give no layout on any number of GPUs."""
+        named = [Layout(**{name: degree}) for name in ("tp", "pp") for degree in getattr(self.settings, name) or ()]
+        broken = [rule for layout in named if (rule := shape_obstacle(self.model, layout, self.site.gpus_per_node))]
+        return (
+            " and ".join(broken)
+            or f"no layout on {self.site.counts[0]} to {self.site.counts[-1]} GPUs has the degrees that `trainer` names"
+        )
 
     def _fit(self, layout: Layout, bill_of: Callable[[Layout], MemoryBill]) -> bool:
         """Return whether a layout fits; on whole nodes more data parallel copies never need more memory per GPU or host.
@@ -156,7 +175,7 @@ class Trainer:
             return layout.dp >= enough
         found = bill_of(layout)
         if not found.fits:
-            self.reasons["memory"] = f"training on {layout.gpus} GPUs as {layout}: {found.reasons[0]}"
+            self.reasons["memory"] = f"training as {layout}: {found.reasons[0]}"
         self._fits[kind] = (too_few, layout.dp) if found.fits else (layout.dp, enough)
         return found.fits
 
