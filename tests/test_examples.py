@@ -63,6 +63,39 @@ def test_the_split_example_shows_the_defect_of_the_printed_trim() -> None:
     assert (report.faults, report.checked_gap) == ((), pytest.approx(0.04))
 
 
+@pytest.mark.parametrize("name", ["one_node", "two_sites", "measured"])
+def test_examples_of_one_job_are_planned_and_checked(name: str) -> None:
+    """Stage times are derived anew by `check`, and the choice is the least of all candidates."""
+    scenario, made = planned(f"one_job/{name}.yaml")
+    report = check(scenario, made)
+    assert (report.faults, report.checked_gap, len(made.splits)) == ((), 0.0, 1)
+
+
+def test_two_sites_rolls_out_where_bandwidth_is_cheap_and_has_a_front() -> None:
+    """Its head: time, cost and staleness against each other; the objective is the cost of an iteration."""
+    _, made = planned("one_job/two_sites.yaml")
+    split = made.splits[0]
+    assert (split.choice.rollout_pool, split.choice.train_pool) == ("h20", "h800")
+    assert min(choice.cost_per_iteration for choice in split.front) >= split.choice.cost_per_iteration
+    assert {choice.staleness for choice in split.front} == {0, 1}
+
+
+def test_measured_times_stand_in_the_plan_as_they_were_measured() -> None:
+    """Its head: measured stage times win, on the counts that were measured."""
+    _, made = planned("one_job/measured.yaml")
+    choice = made.splits[0].choice
+    assert (choice.train_gpus, choice.train_s, made.splits[0].range_s[0]) == (8, 118.0, choice.iteration_s)
+
+
+def test_a_fleet_needs_no_phase_times() -> None:
+    """Worst case and expected times follow from models and lengths; both are in the plan."""
+    scenario, made = planned("one_job/fleet_from_models.yaml")
+    assert check(scenario, made).faults == ()
+    jobs = [job for group in made.groups for job in group.jobs]
+    assert [job.expected_known for job in jobs] == [True] * 4
+    assert all(job.expected_train_s < job.train_s for job in jobs)
+
+
 def test_the_fleet_is_what_its_generator_draws(capsys: pytest.CaptureFixture[str]) -> None:
     """Seed 2512, stated in the file."""
     runpy.run_path(str(EXAMPLES / "fleet_100" / "generate.py"), run_name="__main__")

@@ -38,6 +38,15 @@ def test_every_command_of_the_use_section_works_in_its_order(tmp_path: Path) -> 
     assert (found.returncode, "Traceback" in found.stderr) == (0, False), found.stderr
 
 
+def test_every_command_about_one_job_works_in_its_order(tmp_path: Path) -> None:
+    """The same job is fitted, dispatched, planned, checked and asked what if; `fit` would leave with 3 if it did not fit."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    commands = blocks("sh")[2]
+    assert [line.split()[1] for line in commands.splitlines()] == ["fit", "dispatch", "plan", "check", "what-if"]
+    found = run(commands, tmp_path)
+    assert (found.returncode, "Traceback" in found.stderr) == (0, False), found.stderr
+
+
 def test_the_two_commands_are_targets_of_the_makefile() -> None:
     """CI runs both on a clean checkout; here only their recipes are resolved."""
     commands = [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()]

@@ -28,16 +28,11 @@ def share(text: str, option: str) -> float:
 def output_path(path: Path, force: bool) -> None:
     """Refuse, before any work is done, a place that cannot be written or that holds something else than a plan."""
     from rollplan.models.files import writable
-    from rollplan.models.plan import Plan
+    from rollplan.models.plan import is_plan
 
     writable(path)
-    if path.exists() and not force:
-        try:
-            Plan.load(path)
-        except InputError:
-            raise InputError(
-                str(path), [Finding("-o", f"`{path}`", "exists and is not a plan", "choose another path, or add --force")]
-            ) from None
+    if path.exists() and not force and not is_plan(path):
+        raise InputError(str(path), [Finding("-o", f"`{path}`", "exists and is not a plan", "choose another path, or add --force")])
 
 
 def layout(text: str, option: str) -> Layout:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollplan.cli.split_screen import split_part
+from rollplan.cli.split_timeline import split_timeline
 from rollplan.cli.tables import labelled, new_table, percent
 from rollplan.cli.timeline import timeline
 from rollplan.models.certified import gap
@@ -61,7 +62,7 @@ def explain_screen(plan: Plan) -> RenderableType:
         parts += [Text(f"{group.name}   {nodes}   {idle}"), Text(f"  {binding_text(group)}"), _job_table(group)]
         parts += [*map(Text, timeline(group)), Text()]
     for split in plan.splits:
-        parts += [*split_part(split), Text()]
+        parts += [*split_part(split), *map(Text, split_timeline(split.choice)), Text()]
     parts.append(labelled("numbers", _numbers(plan)))
     return Group(*parts)
 

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rollplan.cli.tables import labelled, new_table, percent
+from rollplan.cli.tables import labelled, new_table, percent, seconds_text
 from rollplan.models.plan_split import MemoryUse, PlannedSplit, SplitChoice
 
 
@@ -17,8 +17,7 @@ def split_part(split: PlannedSplit) -> Iterator[RenderableType]:
     choice = split.choice
     yield Text(f"split {split.name}   {_mode(choice)}, trim {split.trim}")
     low, high = split.range_s
-    spread = f"  ({low:.0f} to {high:.0f} s, depending on what was not measured)" if high - low > 1e-9 * high else ""
-    yield labelled("step", f"{choice.iteration_s:.2f} s per iteration{spread}")
+    yield labelled("step", f"{seconds_text(choice.iteration_s)} per iteration ({seconds_text(low)} to {seconds_text(high)})")
     if overheads := _overheads(split):
         yield labelled("of which", overheads)
     yield labelled("cost", f"{choice.cost_per_h:.2f} $/h, {choice.cost_per_iteration:.3f} $ per iteration")
@@ -27,6 +26,8 @@ def split_part(split: PlannedSplit) -> Iterator[RenderableType]:
     if against := _against(split):
         yield labelled("why", against)
     yield _choices(split)
+    if split.target_s is not None and split.fewest is None:
+        yield labelled("target", f"no plan keeps {split.target_s:g} s per iteration")
     if split.preempted is not None and split.preempted >= 0.05:
         yield labelled(
             "KV cache", f"full: a sample is thrown out and computed again {split.preempted:.1f} times; lower max_num_seqs, or more GPUs"
@@ -95,7 +96,7 @@ def _stages(split: PlannedSplit) -> Table:
     )
     for name, pool, gpus, layout, seconds, busy in stages:
         waits = ("its turn" if turns else {"rollout": "training", "train": "samples"}[name]) if busy < 0.995 else "-"
-        shown.add_row(name, pool, str(gpus), layout, f"{seconds:.1f} s", percent(busy, 0), waits, _memory(split, name))
+        shown.add_row(name, pool, str(gpus), layout, seconds_text(seconds), percent(busy, 0), waits, _memory(split, name))
     return shown
 
 
@@ -171,6 +172,6 @@ def _cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, str, str, str, 
         "the same GPUs" if turns else f"{choice.train_gpus} {choice.train_pool}",
         "colocated" if turns else choice.pipelining,
         f"{100 * choice.rollout_busy:.0f} + {100 * choice.train_busy:.0f} %",
-        f"{choice.iteration_s:.2f} s{more}",
+        f"{seconds_text(choice.iteration_s)}{more}",
         f"{choice.cost_per_h:.2f}",
     )

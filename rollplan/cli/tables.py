@@ -43,3 +43,9 @@ def new_table(*columns: tuple[str, str]) -> Table:
 def percent(share: float, digits: int = 2) -> str:
     """Return a share as text."""
     return f"{100 * share:.{digits}f} %"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return seconds with three digits that count: no prediction is better than that."""
+    digits = 0 if seconds >= 100 else 1 if seconds >= 10 else 2
+    return f"{seconds:.{digits}f} s"

@@ -29,6 +29,7 @@ def findings(pools: Pools, links: Sequence[Link], profiles: Mapping[str, Profile
             yield from split_pools_exist(path, job, pools)
             yield from split_gpus_are_known(path, job, pools)
         else:
+            yield from model_comes_with_workload(path, job)
             yield from phases_are_given(path, job, profiles)
             yield from phase_pools_exist(path, job, pools)
             yield from memory_is_known(path, job)
@@ -142,6 +143,14 @@ def phases_are_given(path: str, job: Job, profiles: Mapping[str, Profile]) -> It
                 "gives no worst case, which the guarantee `bound` rests on",
                 "add `worst: <seconds when every response hits the token limit>`",
             )
+
+
+def model_comes_with_workload(path: str, job: Job) -> Iterator[Finding]:
+    """Phase times are derived from both; engine and trainer without them would be without effect."""
+    given = sorted(job.model_fields_set & {"model", "workload", "engine", "trainer"})
+    if given and (job.model is None or job.workload is None):
+        missing = " and ".join(f"`{key}`" for key in ("model", "workload") if getattr(job, key) is None)
+        yield Finding(f"{path}.{given[0]}", "", f"has no effect without {missing}", f"add {missing}, or leave it out")
 
 
 def phase_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:

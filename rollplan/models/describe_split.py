@@ -8,7 +8,7 @@ from typing import Literal
 
 from rollplan.models.certified import gap
 from rollplan.models.memory.bill import MemoryBill, Peak, bill
-from rollplan.models.plan_split import MemoryTerm, MemoryUse, Part, PartName, PlannedSplit, Rule, RuleOfThumb, SplitChoice, Step
+from rollplan.models.plan_split import Binding, MemoryTerm, MemoryUse, Part, PartName, PlannedSplit, Rule, RuleOfThumb, SplitChoice, Step
 from rollplan.models.split.given import Split
 from rollplan.models.split.iteration import stages
 from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, cost_per_h, cost_per_iteration, objective_value
@@ -83,6 +83,7 @@ def planned_split(name: str, split: Split, compiled: Compiled, decision: SplitDe
         preempted=None if (option := options_of(compiled, chosen)[0]) is None else option.time.preempted,
         enough_staleness=_enough_staleness(split, compiled, chosen),
         limits=compiled.limits,
+        target_s=split.target_s,
         rollout_spread_s=_spread(split, compiled, chosen),
         in_flight=None if split.workload is None else _in_flight(split, chosen, split.workload.samples),
         memory=tuple(_memory(compiled, chosen)),
@@ -115,7 +116,7 @@ def split_choice(split: Split, compiled: Compiled, solution: SplitSolution) -> S
     )
 
 
-def binding_stage(choice: SplitSolution | SplitChoice) -> str:
+def binding_stage(choice: SplitSolution | SplitChoice) -> Binding:
     """Return the stage that sets the iteration time."""
     if choice.mode == "colocated" or choice.pipelining == "serial":
         return "both stages in turn"
@@ -166,10 +167,11 @@ def _step(
 
 
 def _range(split: Split, compiled: Compiled, chosen: SplitSolution) -> tuple[float, float]:
-    """Return seconds of the iteration at the optimistic and at the pessimistic end of what was not measured."""
+    """Return seconds of the iteration at the optimistic and at the pessimistic end of what was not measured, noise at least."""
     factors = stage_ranges(split, compiled, chosen)
     ends = [_scaled_iteration(compiled.problem, chosen, *ends) for ends in factors]
-    return min(chosen.iteration_s, ends[0]), max(chosen.iteration_s, ends[1])
+    reruns = chosen.iteration_s * (1 - split.noise), chosen.iteration_s * (1 + split.noise)
+    return min(reruns[0], ends[0]), max(reruns[1], ends[1])
 
 
 def _scaled_iteration(problem: SplitProblem, chosen: SplitSolution, rollout: float, train: float) -> float:

@@ -8,6 +8,7 @@ from rollplan.models.split.problem import Mode, Objective, Pipelining, Trim
 from rollplan.models.strict import Strict
 
 PartName = Literal["update", "critic update", "log-prob passes", "overhead"]
+Binding = Literal["rollout", "train", "both stages in turn"]
 Rule = Literal["7+1: one instance rolls out", "colocated on all GPUs"]
 
 
@@ -90,14 +91,14 @@ class PlannedSplit(Strict):
     only for trim `paper`. next_best: in the order of the objective; equal: how many of them, from the first, are within
     the noise of the choice. thrifty: the fewest GPUs within the noise. even: the even split. colocated: the best plan
     that shares GPUs in time. rules: what people do without a planner. front: no candidate beats these in time, cost and
-    staleness together. fewest: fewest GPUs that keep the target.
+    staleness together. fewest: fewest GPUs that keep target_s, None if no plan does.
     binds: the stage that sets the step. steps: what more GPUs would change. range_s: the iteration at optimistic and at
-    pessimistic calibration of what was not measured. rollout_spread_s: 5 % and 95 % quantile of one batch's rollout over
-    drawn lengths. sync_s: weight transfer, in the step or beside it; switch_s: between stages in turn. parts: what
-    training consists of. preempted: how often a sample is thrown out of a full KV cache and computed again.
-    enough_staleness: the least staleness within the noise of the one asked for. limits: rules that exclude numbers of
-    GPUs. in_flight: samples that are being generated or wait. memory: the fullest phase of each stage.
-    None or empty: does not apply, or stage times came from tables.
+    pessimistic calibration of what was not measured, and at least the noise of reruns around it. rollout_spread_s: 5 %
+    and 95 % quantile of one batch's rollout over drawn lengths. sync_s: weight transfer, in the step or beside it;
+    switch_s: between stages in turn. parts: what training consists of. preempted: how often a sample is thrown out of a
+    full KV cache and computed again. enough_staleness: the least staleness within the noise of the one asked for.
+    limits: rules that exclude numbers of GPUs. in_flight: samples that are being generated or wait. memory: the fullest
+    phase of each stage. None or empty: does not apply, or stage times came from tables.
     """
 
     name: str
@@ -113,7 +114,7 @@ class PlannedSplit(Strict):
     fewest: SplitChoice | None
     bound: float
     gap: float
-    binds: str
+    binds: Binding
     equal: int
     noise: float
     steps: tuple[Step, ...]
@@ -124,6 +125,7 @@ class PlannedSplit(Strict):
     preempted: float | None
     enough_staleness: float | None
     limits: tuple[str, ...]
+    target_s: float | None
     rollout_spread_s: tuple[float, float] | None
     in_flight: int | None
     memory: tuple[MemoryUse, ...]

@@ -6,7 +6,7 @@ from functools import cached_property
 from math import exp, log1p
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -25,11 +25,23 @@ from rollplan.models.units import Seconds
 
 def _known_model(raw: object) -> object:
     if not isinstance(raw, str):
+        if not isinstance(raw, (dict, Architecture)):
+            raise refusal("is neither the name of a model nor a mapping", "write a name such as Qwen3-8B, or `{config: <path>}`")
         return raw
     try:
         return architecture(raw).model_dump()
     except InputError as error:
         raise refusal(error.findings[0].problem, error.findings[0].remedy) from None
+
+
+def _more_than_embeddings(model: Architecture) -> Architecture:
+    tables_b = model.vocab * model.hidden * (1 if model.tied_embeddings else 2) / 1e9
+    if tables_b >= model.params_b - model.expert_params_b:
+        raise refusal(
+            f"has {tables_b:.3g} x 10^9 parameters in its embeddings, which leaves none for its layers",
+            "correct `params_b` (experts included), `vocab`, `hidden` or `tied_embeddings`",
+        )
+    return model
 
 
 class _ModelSchema:
@@ -38,7 +50,7 @@ class _ModelSchema:
         return {"anyOf": [handler(schema), {"type": "string", "description": "name of a reference model, such as Qwen3-8B"}]}
 
 
-Model = Annotated[Architecture, BeforeValidator(_known_model), _ModelSchema]
+Model = Annotated[Architecture, BeforeValidator(_known_model), AfterValidator(_more_than_embeddings), _ModelSchema]
 Degrees = Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(min_length=1, max_length=64)]
 
 
@@ -125,9 +137,11 @@ class TrainerSettings(Strict):
     """The trainer.
 
     tp, pp, cp, ep: degrees to consider (absent: all that fit). sharding: `zero3` is FSDP, `zero1` Megatron's distributed
-    optimizer. micro_batch: sequences of one forward and backward pass. mfu: share of the peak speed (absent: reference).
+    optimizer. micro_batch: sequences of one forward and backward pass; log_prob_batch: of one pass without gradients
+    (absent: the same). logit_copies: copies of the logits alive at the peak of the loss (plain PyTorch: 3 to 4).
+    loss_chunk: tokens whose logits exist at once (absent: all). mfu: share of the peak speed (absent: reference).
     old_logprob, reference: forward passes over all samples. critic: a critic of the same size is trained, too.
-    overhead_s: seconds per update that no GPU speeds up. loss_chunk: tokens whose logits exist at once (absent: all).
+    optimizer_on_host, lora_rank: ways to save memory. overhead_s: seconds per update that no GPU speeds up.
     """
 
     tp: Degrees | None = None
@@ -136,6 +150,8 @@ class TrainerSettings(Strict):
     ep: Degrees | None = None
     sharding: Sharding = "zero3"
     micro_batch: Annotated[int, Field(ge=1, le=100_000)] = 1
+    log_prob_batch: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    logit_copies: Annotated[float, Field(ge=0, le=100)] = 1.0
     checkpointing: Checkpointing = "full"
     mfu: Annotated[float, Field(gt=0, le=1)] | None = None
     old_logprob: bool = True

@@ -63,6 +63,6 @@ class Scenario(Strict):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def sha256(self) -> str:
-        """Return the hash of the meaning: comments, order of keys and spelling of units do not change it."""
-        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, separators=(",", ":"))
+        """Return the hash of the meaning: comments, order of keys, spelling of units and defaults do not change it."""
+        text = json.dumps(self.model_dump(mode="json", by_alias=True, exclude_defaults=True), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

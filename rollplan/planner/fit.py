@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rollplan.models.accelerator import Gpu
@@ -10,7 +11,7 @@ from rollplan.models.architecture import Architecture
 from rollplan.models.describe_split import options_of
 from rollplan.models.errors import Finding, InfeasibleError, InputError
 from rollplan.models.hardware import Pool
-from rollplan.models.layout import Layout, obstacle
+from rollplan.models.layout import Layout, divisors, obstacle
 from rollplan.models.memory.bill import MemoryBill, bill
 from rollplan.models.memory.explain import explain
 from rollplan.models.memory.fitting import Option, smallest_change
@@ -53,7 +54,7 @@ def fit(
     if rollout is None and train is None:
         rollout, train, colocated, places = _planned(scenario, split, pools, model, workload, colocated)
     else:
-        places = _places(pools)
+        places = _places(pools, colocated)
     setup = _setup(split, model, workload, pools, places, rollout, train, colocated)
     of_role: dict[Role, str] = {role: places[0] if role == "rollout" else places[1] for role in setup.roles}
     gpus: dict[Role, Gpu] = {role: gpu(pools[pool].gpu) for role, pool in of_role.items()}
@@ -89,29 +90,33 @@ def _asked(scenario: Scenario, job: str | None) -> tuple[str, Split, Architectur
 
 def _planned(
     scenario: Scenario, split: Split, pools: Mapping[str, Pool], model: Architecture, workload: Workload, colocated: bool
-) -> tuple[Layout | None, Layout | None, bool, tuple[str, str]]:
-    """Return layouts and pools of the plan; where there is none, the simplest layouts on all GPUs."""
-    try:
+) -> tuple[Layout, Layout, bool, tuple[str, str]]:
+    """Return layouts and pools of the plan; where it has none, the simplest layouts on all GPUs."""
+    with suppress(InfeasibleError):
         ready = compiled(split, scenario.pools, scenario.links)
         decision, _ = decide(ready.problem)
-        chosen = decision.colocated if colocated and decision.colocated else decision.choice
-        engine, training = options_of(ready, chosen)
-        assert engine is not None, "a split with a model has options"
-        assert training is not None, "a split with a model has options"
-        return engine.layout, training.layout, chosen.mode == "colocated", (chosen.rollout_pool, chosen.train_pool)
-    except InfeasibleError:
-        places = _places(pools)
-        budget = budgets(split, scenario.pools)[places[1]]
-        trainer = _trainer(split, model, workload, pools[places[1]], budget)
-        return Layout(tp=_widest(model, pools[places[0]])), trainer.largest() or Layout(dp=budget), colocated, places
+        chosen = decision.colocated if colocated else decision.choice
+        # Nothing fits in turn, or a number of GPUs was measured that no layout of ours has.
+        engine, training = options_of(ready, chosen) if chosen else (None, None)
+        if chosen and engine and training:
+            return engine.layout, training.layout, chosen.mode == "colocated", (chosen.rollout_pool, chosen.train_pool)
+    rollout_pool, train_pool = places = _places(pools, colocated)
+    budget, node = budgets(split, scenario.pools)[train_pool], pools[rollout_pool].gpus_per_node
+    numbers = counts(budget, pools[train_pool].gpus_per_node)
+    train = _trainer(split, model, workload, pools[train_pool], numbers).largest() or Layout(dp=budget)
+    tp = _widest(model, node, train.gpus if colocated else node)
+    return Layout(tp=tp, dp=train.gpus // tp if colocated else 1), train, colocated, places
 
 
-def _widest(model: Architecture, pool: Pool) -> int:
-    return max(tp for tp in range(1, pool.gpus_per_node + 1) if obstacle(model, Layout(tp=tp), pool.gpus_per_node) is None)
+def _widest(model: Architecture, gpus_per_node: int, gpus: int) -> int:
+    """Return the largest tensor parallel degree that divides `gpus`."""
+    return max(tp for tp in divisors(gpus) if obstacle(model, Layout(tp=tp), gpus_per_node) is None)
 
 
-def _places(pools: Mapping[str, Pool]) -> tuple[str, str]:
-    """Return the first pools that may roll out and train."""
+def _places(pools: Mapping[str, Pool], colocated: bool) -> tuple[str, str]:
+    """Return the first pools that may roll out and train; the same one if both are to take turns and one may do both."""
+    if colocated and (both := next((name for name, pool in pools.items() if pool.role == "any"), None)):
+        return both, both
     rollout = next((name for name, pool in pools.items() if pool.role in ("rollout", "any")), next(iter(pools)))
     train = next((name for name, pool in pools.items() if pool.role in ("train", "any")), next(iter(pools)))
     return rollout, train
@@ -138,19 +143,20 @@ def _setup(
             context_tokens=workload.context_tokens,
             gpu_memory_utilization=split.engine.gpu_memory_utilization,
         )
+    if colocated and places[0] != places[1]:
+        raise _refused("--colocated", "", "needs a pool that may roll out and train", "give a pool the role `any`")
+    if colocated and (rollout is None or train is None or rollout.gpus != train.gpus):
+        raise _refused("--colocated", "", "needs layouts of both stages on as many GPUs", "give --rollout and --train, or none of the two")
     if train is None:
         return Setup(rollout=engine)
-    trained = _trainer(split, model, workload, pools[places[1]], train.gpus).setup(train)
+    trained = _trainer(split, model, workload, pools[places[1]], (train.gpus,)).setup(train)
     if not colocated:
         return replace(trained, rollout=engine)
-    if engine is None or engine.layout.gpus != train.gpus or places[0] != places[1]:
-        raise _refused("layout", f"`{train}`", "cannot share its GPUs with rollout", "give both stages as many GPUs, in one pool")
     return time_shared(replace(trained, rollout=engine, shared=()))
 
 
-def _trainer(split: Split, model: Architecture, workload: Workload, pool: Pool, budget: int) -> Trainer:
-    site = Site(gpu(pool.gpu), pool.gpus_per_node, pool.memory_gib, counts(budget, pool.gpus_per_node))
-    return Trainer(model, site, work_of(workload), workload, split.trainer)
+def _trainer(split: Split, model: Architecture, workload: Workload, pool: Pool, numbers: tuple[int, ...]) -> Trainer:
+    return Trainer(model, Site(gpu(pool.gpu), pool.gpus_per_node, pool.memory_gib, numbers), work_of(workload), workload, split.trainer)
 
 
 def _refused(place: str, value: str, problem: str, remedy: str) -> InputError:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from typing import Any, cast
 
 from pydantic import BaseModel
 
-from rollplan.models.errors import Finding, InfeasibleError, InputError
+from rollplan.models.certified import Limits
+from rollplan.models.errors import Finding, InfeasibleError, InputError, NoSolutionError
 from rollplan.models.lengths.given import LengthsInput
 from rollplan.models.plan import Plan
 from rollplan.models.recipe import EngineSettings, TrainerSettings, Workload
@@ -27,7 +30,7 @@ from rollplan.models.yaml_reader import parse_yaml
 from rollplan.planner.colocation import Method
 from rollplan.planner.compose import plan
 
-_RELATIVE = re.compile(r"\s*([+*-])\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*")
+_RELATIVE = re.compile(r"\s*([+*-])\s*([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})\s*")
 _SECTIONS: tuple[tuple[tuple[str, ...], type[BaseModel]], ...] = (
     ((), Split),
     (("workload",), Workload),
@@ -52,8 +55,9 @@ def what_if(made: Plan, changes: Sequence[str], job: str | None = None) -> tuple
 
     made: a plan; the scenario inside it is planned again. changes: `key=value`; a value that begins with +, - or * is
     relative to the present one. job: which split the keys are of, if there are several.
-    Raises `InputError` for a change that cannot be read, and for what the scenario refuses.
+    Raises `InputError` for a change that cannot be read, for what the scenario refuses, and for a plan without its scenario.
     """
+    Scenario.from_dict(made.scenario.content, f"scenario in the plan of {made.scenario.name}")
     parsed = [_parse(change) for change in changes]
     sets = [[change] for change in parsed] + ([parsed] if len(parsed) > 1 else [])
     return tuple(_variant(made, chosen, job) for chosen in sets)
@@ -65,10 +69,13 @@ def _variant(made: Plan, changes: Sequence[tuple[str, str]], job: str | None) ->
     for key, value in changes:
         _apply(content, key, value, job)
     scenario = Scenario.from_dict(content, f"{made.scenario.name} with {name}")
+    limits = Limits(node_limit=made.settings.node_limit, target_gap=made.settings.target_gap)
     try:
-        return Variant(name, plan(scenario, cast(Method, made.settings.method), seed=made.settings.seed))
+        return Variant(name, plan(scenario, cast(Method, made.settings.method), limits, made.settings.seed))
     except InfeasibleError as error:
         return Variant(name, None, error.reasons)
+    except NoSolutionError as error:
+        return Variant(name, None, (str(error),))
 
 
 def _parse(change: str) -> tuple[str, str]:
@@ -92,7 +99,7 @@ def _apply(content: dict[str, Any], key: str, text: str, job: str | None) -> Non
 
 
 def _split_of(content: Mapping[str, Any], key: str, job: str | None) -> dict[str, Any]:
-    splits = {entry["name"]: entry["split"] for entry in content["jobs"] if "split" in entry}
+    splits = {entry["name"]: entry["split"] for entry in content["jobs"] if entry.get("split") is not None}
     if job is not None and job not in splits:
         raise _refused("--job", job, "is not a job that asks for a split", f"choose from {', '.join(splits) or 'none: there is none'}")
     if job is None and len(splits) != 1:
@@ -119,12 +126,17 @@ def _section(name: str, key: str) -> tuple[str, ...]:
 
 def _put(tree: dict[str, Any], path: Sequence[str], key: str, text: str) -> None:
     """Set the value at a path; a name that stands for a law of lengths makes way for its parts."""
-    for step in path[:-1]:
+    rest = list(path)
+    while len(rest) > 1:
+        # A pool's name may have dots.
+        known = (size for size in range(len(rest) - 1, 0, -1) if ".".join(rest[:size]) in tree)
+        size = next(known, 1)
+        step, rest = ".".join(rest[:size]), rest[size:]
         child = tree.get(step)
         if not isinstance(child, dict):
             child = tree[step] = {}
         tree = child
-    tree[path[-1]] = _value(key, text, tree.get(path[-1]), _default(path))
+    tree[rest[0]] = _value(key, text, tree.get(rest[0]), _default(path))
 
 
 def _default(path: Sequence[str]) -> Any:
@@ -141,26 +153,26 @@ def _value(key: str, text: str, present: Any, default: Any) -> Any:
     """Return the new value: relative to the present one, or read as YAML."""
     relative = _RELATIVE.fullmatch(text)
     if relative is None:
+        if text in ("null", "~"):
+            raise _refused(key, text, "is no value", "write the value that is to stand there")
         return parse_yaml(text, f"{key}={text}", "value")
     base = default if present is None else present
     number, unit = _number(base)
     if number is None:
         raise _refused(key, text, "is relative, and there is no number to change", f"write the new value, such as {key}=4")
-    operand = float(relative[2])
+    operand = Decimal(relative[2])
     changed = {"+": number + operand, "-": number - operand, "*": number * operand}[relative[1]]
-    whole = int(changed) if isinstance(base, int) and changed.is_integer() else changed
+    whole = int(changed) if isinstance(base, int) and changed == changed.to_integral_value() else float(changed)
     return whole if unit is None else f"{whole!r} {unit}"
 
 
-def _number(value: Any) -> tuple[float | None, str | None]:
-    """Return the number of a value and its unit, if it has one."""
+def _number(value: Any) -> tuple[Decimal | None, str | None]:
+    """Return the number of a value, as it is written, and its unit, if it has one; None if it has no finite number."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value), None
+        return Decimal(repr(value)), None
     if isinstance(value, str) and (found := re.fullmatch(r"([0-9.eE+-]+) (\S+)", value)):
-        try:
-            return float(found[1]), found[2]
-        except ValueError:
-            return None, None
+        with suppress(InvalidOperation):
+            return Decimal(found[1]), found[2]
     return None, None
 
 
@@ -171,7 +183,7 @@ def _gpus(content: dict[str, Any], split: dict[str, Any], pools: Sequence[str], 
     }
     if not pools and len(budget) != 1:
         raise _refused(key, text, f"could mean {len(budget)} pools", f"write gpus.{next(iter(budget), 'POOL')}={text}")
-    name = pools[0] if pools else next(iter(budget))
+    name = ".".join(pools) if pools else next(iter(budget))
     if name not in content["pools"]:
         raise _refused(key, text, "names no pool", f"choose from {', '.join(content['pools'])}")
     changed = _value(key, text, budget.get(name, 0), 0)

@@ -25,8 +25,8 @@ def colocated_candidates(problem: SplitProblem) -> Iterator[SplitSolution]:
     """Yield the candidates whose stages take turns; counts that only add GPUs are left out."""
     for pool, table in problem.turns().items():
         least_s = np.inf
-        for gpus in table:
-            plan = colocated(problem, pool, gpus)
+        for gpus, pair in table.items():
+            plan = _in_turn(problem, pool, gpus, pair)
             if gpus <= problem.budgets[pool] and plan.iteration_s < least_s * (1 - REL_TOL):
                 least_s = plan.iteration_s
                 yield plan
@@ -34,9 +34,12 @@ def colocated_candidates(problem: SplitProblem) -> Iterator[SplitSolution]:
 
 def colocated(problem: SplitProblem, pool: str, gpus: int) -> SplitSolution:
     """Return the plan whose stages take turns on the same GPUs; the budget is not checked."""
-    rollout_s, train_s = problem.turns()[pool][gpus]
-    iteration_s = rollout_s + train_s + problem.switch_s + problem.sync_s
-    return SplitSolution("colocated", pool, gpus, pool, gpus, rollout_s, train_s, iteration_s, "serial")
+    return _in_turn(problem, pool, gpus, problem.turns()[pool][gpus])
+
+
+def _in_turn(problem: SplitProblem, pool: str, gpus: int, pair: tuple[float, float]) -> SplitSolution:
+    iteration_s = sum(pair) + problem.switch_s + problem.sync_s
+    return SplitSolution("colocated", pool, gpus, pool, gpus, *pair, iteration_s, "serial")
 
 
 def within_budget(problem: SplitProblem, tables: Tables) -> dict[str, dict[int, float]]:
@@ -92,8 +95,8 @@ def _grid(
         table = problem.steady.get(pool, {})
         steady = np.array([table.get(gpus, seconds) for gpus, seconds in rollout.items()]) * slower
         period = np.maximum.outer(steady, train)
-        if way == "async-batch":
-            period = np.maximum(period, (np.add.outer(steady, train) + sync_s) / 2)
+        trained = train if way == "async-batch" else np.zeros_like(train)
+        period = np.maximum(period, (np.add.outer(steady, trained) + sync_s) / 2)
         return steady, train, period
     if way == "one-step":
         return alone * slower, train, np.maximum.outer(alone * slower, train) + sync_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Self
 
@@ -70,8 +71,8 @@ class Split(Strict):
                 )
             if unknown := sorted(set(self.pipelining or ()) & {"mini-batch", "dynamic-batch"}):
                 raise refusal(f"asks for {unknown[0]}, which needs to know when samples finish", "give `model` and `workload`")
-        if self.pipelining is not None and len(set(self.pipelining)) < len(self.pipelining):
-            raise refusal("names a way of pipelining twice", "name each once")
+        if twice := sorted(way for way, times in Counter(self.pipelining).items() if times > 1):
+            raise refusal(f"names {twice[0]} twice in `pipelining`", "name each way once")
         return self
 
     @property

@@ -6,7 +6,7 @@
     dynamic-batch   the same with one chunk for each share in `finish`
     one-step        max(R, T) + sync: training uses the batch of the iteration before, then both wait for the weights
     async-batch     max(R, T, (R + T + sync) / 2): weights move beside training, a batch trains once it is whole
-    async-streamed  max(R, T + K chunk): training takes samples of a batch that is still being generated, in K chunks
+    async-streamed  max(R, T + K chunk, (R + sync) / 2): training takes samples of a batch that is still being generated, in K chunks
                     (optimistic)
 
 StreamRL Section 4 (Zhong et al. 2025) describes the behaviour; the recurrences are ours (docs/modes.md).
@@ -28,7 +28,7 @@ def stages(problem: SplitProblem, way: Pipelining, pools: tuple[str, str], gpus:
     if way in ("async-batch", "async-streamed"):
         train_s += problem.chunks * problem.chunk_s if way == "async-streamed" else 0.0
         steady_s = problem.steady.get(pools[0], {}).get(gpus[0], rollout_s) * slower
-        turn_s = (steady_s + train_s + sync_s) / 2 if way == "async-batch" else 0.0
+        turn_s = (steady_s + sync_s + (train_s if way == "async-batch" else 0.0)) / 2
         return steady_s, train_s, max(steady_s, train_s, turn_s)
     rollout_s *= slower
     if way == "one-step":

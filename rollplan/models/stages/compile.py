@@ -12,6 +12,8 @@ from rollplan.models.architecture import Architecture
 from rollplan.models.errors import InfeasibleError
 from rollplan.models.hardware import Link, Pool
 from rollplan.models.lengths.sampling import stratified
+from rollplan.models.memory.bill import bill
+from rollplan.models.memory.explain import explain
 from rollplan.models.memory.fitting import smallest_change
 from rollplan.models.overheads import ROLLOUT_SWITCH_S, TRAIN_SWITCH_S, Provenance, look_up, point_to_point_s
 from rollplan.models.recipe import Workload
@@ -206,17 +208,28 @@ class _Derivation:
                 self.reasons[stage].append(f"pool {name}: has the role {role}")
 
     def _remedies(self, missing: Sequence[str]) -> list[str]:
-        """Return the smallest changes that let training fit, for each pool where it does not."""
+        """Return where the memory goes and the smallest changes that let training fit, for each pool where it does not."""
         found = []
         for name, trainer in self.trainers.items() if "training" in missing else ():
             if name not in self.train and (layout := trainer.largest()) is not None:
+                setup = trainer.setup(layout)
+                if bill(setup, trainer.site.gpu).fits:
+                    continue
+                found.append(f"pool {name}: {explain(setup, trainer.site.gpu)}")
                 with suppress(InfeasibleError):
-                    options = smallest_change(trainer.setup(layout), trainer.site.gpu)
-                    found.append(f"pool {name}: training as {layout} would fit with {' or with '.join(map(str, options[:3]))}")
-        return found
+                    options = " or with ".join(map(str, smallest_change(setup, trainer.site.gpu)[:3]))
+                    found.append(f"pool {name}: training as {layout} would fit with {options}")
+        return [_in_scenario_words(text) for text in found]
 
     def _given(self) -> dict[Provenance, int]:
         """Return the origins of the other inputs: measured stage times, sync, switch."""
         tables = sum(len(table) for tables in (self.split.rollout, self.split.train) for table in tables.values())
         stated = (self.split.sync_s is not None) + (self.split.switch_s is not None)
         return {"imported": tables + stated, "reference": 2 - stated}
+
+
+def _in_scenario_words(text: str) -> str:
+    """Return a text of the memory bill with the names under which a scenario has the fields."""
+    for term, key in (("update.sequences", "trainer.micro_batch"), ("log_prob.sequences", "trainer.log_prob_batch")):
+        text = text.replace(term, key)
+    return text

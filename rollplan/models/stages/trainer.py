@@ -110,20 +110,22 @@ class Trainer:
 
     def setup(self, layout: Layout) -> Setup:
         """Return the memory setup of training alone: actor, reference and critic take turns on the same GPUs."""
-        settings, shape = self.settings, MicroBatch(self.settings.micro_batch, self.workload.context_tokens)
+        settings, tokens = self.settings, self.workload.context_tokens
+        scored = MicroBatch(settings.micro_batch if settings.log_prob_batch is None else settings.log_prob_batch, tokens)
         actor = TrainSetup(
             architecture=self.model,
             layout=layout,
             sharding=settings.sharding,
-            update=shape,
-            log_prob=shape if settings.old_logprob else None,
+            update=MicroBatch(settings.micro_batch, tokens),
+            logit_copies=settings.logit_copies,
+            log_prob=scored if settings.old_logprob else None,
             chunk_tokens=settings.loss_chunk,
             checkpointing=settings.checkpointing,
             optimizer_on_host=settings.optimizer_on_host,
             lora_rank=settings.lora_rank,
         )
         reference = ModelSetup(
-            architecture=self.model, layout=layout, sharding=settings.sharding, log_prob=shape, chunk_tokens=settings.loss_chunk
+            architecture=self.model, layout=layout, sharding=settings.sharding, log_prob=scored, chunk_tokens=settings.loss_chunk
         )
         # With adapters the frozen base is the reference.
         separate = settings.reference and settings.lora_rank is None

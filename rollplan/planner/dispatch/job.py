@@ -41,8 +41,8 @@ def dispatch_job(
 ) -> JobDispatch:
     """Return how to spread one iteration's samples over the instances of the job's plan.
 
-    instances: instead of the plan's. recall: of the length ranker; 1 knows all lengths. Raises `InputError` for a job
-    without a model, `InfeasibleError` if the job has no plan.
+    instances: instead of the plan's, at most one per sample. recall: of the length ranker; 1 knows all lengths. Raises
+    `InputError` for a job without a model, or whose plan has no layout of ours, `InfeasibleError` if it has no plan.
     """
     asking = {entry.name: entry.split for entry in scenario.jobs if entry.split is not None and entry.split.model is not None}
     names = ", ".join(asking) or "none: no job has a `split` with `model` and `workload`"
@@ -56,8 +56,15 @@ def dispatch_job(
     ready = compiled(split, scenario.pools, scenario.links)
     decision, _ = decide(ready.problem)
     option, _ = options_of(ready, decision.choice)
-    assert option is not None, "a split with a model has options"
+    pool, gpus = decision.choice.rollout_pool, decision.choice.rollout_gpus
+    if option is None:
+        what = f"rolls out on {gpus} GPUs, for which a time was measured, but no layout is known"
+        remedy = f"leave {gpus} out of `rollout.{pool}`, or allow a degree in `engine.tp` that divides it"
+        raise InputError(scenario.name, [Finding(f"split {name}", "", what, remedy)])
     work = work_of(split.workload)
+    if instances is not None and not 1 <= instances <= work.samples:
+        what = f"is not a number of instances for {work.samples} samples"
+        raise InputError(scenario.name, [Finding("instances", f"`{instances}`", what, f"choose 1 to {work.samples}")])
     engine = option.instance.engine
     problem = DispatchProblem(
         prompt_tokens=np.full(work.samples, work.prompt_tokens),
@@ -69,4 +76,4 @@ def dispatch_job(
     limits = limits or Limits()
     tried = candidates(problem, seed, recall, limits.stop)
     found = solve(problem, method, limits, seed, recall, tried)
-    return JobDispatch(name, decision.choice.rollout_pool, str(option.instance.layout), problem, tuple(tried), found)
+    return JobDispatch(name, pool, str(option.instance.layout), problem, tuple(tried), found)
