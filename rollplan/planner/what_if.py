@@ -26,6 +26,7 @@ from rollplan.models.plan import Plan
 from rollplan.models.recipe import EngineSettings, TrainerSettings, Workload
 from rollplan.models.scenario import Scenario
 from rollplan.models.split.given import Split
+from rollplan.models.strict import show
 from rollplan.models.yaml_reader import parse_yaml
 from rollplan.planner.colocation import Method
 from rollplan.planner.compose import plan
@@ -60,18 +61,23 @@ def what_if(made: Plan, changes: Sequence[str], job: str | None = None) -> tuple
     Scenario.from_dict(made.scenario.content, f"scenario in the plan of {made.scenario.name}")
     parsed = [_parse(change) for change in changes]
     sets = [[change] for change in parsed] + ([parsed] if len(parsed) > 1 else [])
-    return tuple(_variant(made, chosen, job) for chosen in sets)
+    # All are read before the first is planned.
+    changed = [_changed(made, chosen, job) for chosen in sets]
+    return tuple(_variant(made, name, scenario) for name, scenario in changed)
 
 
-def _variant(made: Plan, changes: Sequence[tuple[str, str]], job: str | None) -> Variant:
+def _changed(made: Plan, changes: Sequence[tuple[str, str]], job: str | None) -> tuple[str, Scenario]:
+    """Return a name for these changes, and the scenario with them."""
     name = "all of these" if len(changes) > 1 else "=".join(changes[0])
     content = deepcopy(made.scenario.content)
     for key, value in changes:
         _apply(content, key, value, job)
-    scenario = Scenario.from_dict(content, f"{made.scenario.name} with {name}")
-    limits = Limits(node_limit=made.settings.node_limit, target_gap=made.settings.target_gap)
+    return name, Scenario.from_dict(content, f"{made.scenario.name} with {show(name)}")
+
+
+def _variant(made: Plan, name: str, scenario: Scenario) -> Variant:
     try:
-        return Variant(name, plan(scenario, cast(Method, made.settings.method), limits, made.settings.seed))
+        return Variant(name, plan(scenario, cast(Method, made.settings.method), seed=made.settings.seed))
     except InfeasibleError as error:
         return Variant(name, None, error.reasons)
     except NoSolutionError as error:
@@ -192,8 +198,10 @@ def _gpus(content: dict[str, Any], split: dict[str, Any], pools: Sequence[str], 
     split["budget"] = {**budget, name: changed}
     pool = content["pools"][name]
     if pool.get("nodes"):
-        pool["nodes"] = max(pool["nodes"], -(-changed // pool.get("gpus_per_node", 8)))
+        # Nodes are whole for each split.
+        budgets = [entry["split"].get("budget", {}).get(name, 0) for entry in content["jobs"] if entry.get("split")]
+        pool["nodes"] = max(pool["nodes"], sum(-(-gpus // pool.get("gpus_per_node", 8)) for gpus in budgets))
 
 
 def _refused(place: str, value: str, problem: str, remedy: str) -> InputError:
-    return InputError("what-if", [Finding(place, f"`{value}`" if value else "", problem, remedy)])
+    return InputError("what-if", [Finding(place, show(value) if value else "", problem, remedy)])

@@ -21,8 +21,8 @@ from rollplan.models.reference.grids import BoolArray, FloatArray, Grid, IntArra
 from rollplan.models.reference.scaling import nearest, scaled
 from rollplan.models.reference.tables import rows
 
-KERNELS_OF = {"A800": "A100"}
-"""GPUs with the same chip as a measured one. The A800's slower NVLink is not in the numbers."""
+KERNELS_OF = {"A800": "A100", "GB200": "B200"}
+"""GPUs with the same chip as a measured one, but another NVLink, which is not in the numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ def decode_latency(model: str | Architecture, gpu_text: str, tp: int, bound: Sid
             f"scaled from {source.name}{' (dense)' if shape.moe and not source.moe else ''} with {times:.2g} times the active parameters"
         ]
     if chip != kind:
-        origin.append(f"kernels of {chip}, whose NVLink is faster")
+        origin.append(f"kernels of {chip}, whose NVLink differs")
     if side:
         origin.append("lower estimate" if side == "lo" else "upper estimate")
         origin.append("derived from kernels of other GPUs, not measured")

@@ -67,7 +67,7 @@ def forward_seconds(
     if source.name != name:
         notes.append(f"scaled by operations from {source.name}")
     if chip != kind.name:
-        notes.append(f"kernels of {chip}, whose NVLink is faster")
+        notes.append(f"kernels of {chip}, whose NVLink differs")
     if not inside:
         notes.append("continued beyond 32768 tokens per sequence")
     return Sourced(tokens / tp * per_token * ratio, "reference" if len(notes) == 1 else "estimated", "; ".join(notes))

@@ -1,6 +1,6 @@
 """How far stage times that were not measured may be off: factors at an optimistic and at a pessimistic calibration.
 
-Rollout: kernels alone (no host time) to kernels with 5 ms per step, what reinforcement-learning stacks of 2025 showed;
+Rollout: kernels alone (no host time) to kernels with 6 ms per step, the most that RL frameworks of 2025 implied;
 GPUs with estimates only, from their lower to their upper bound. Training: published runs of dense models reach 0.23 to 0.40
 of the peak speed, around the default of 0.35. What the user calibrated or measured stands as it is.
 """
@@ -16,7 +16,7 @@ from rollplan.models.stages.engines import Calibration, calibration, instances
 from rollplan.models.stages.options import RolloutOption
 from rollplan.models.stages.rollout import rollout_times
 
-SLOW_STACK_MS = 5.0
+SLOW_STACK_MS = 6.0
 MFU_FACTORS = (0.40 / 0.35, 0.23 / 0.35)
 
 Factors = tuple[float, float]
