@@ -29,6 +29,19 @@ def test_the_colocation_benchmark_prints_one_row_for_each_problem() -> None:
     assert [row[7] for row in rows] == ["0.00"] * 3
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "rows"),
+    [
+        ("split.py", ("--gpus", "8", "--table", "40", "--repeats", "1"), 2),
+        ("dispatch.py", ("--requests", "40", "--instances", "2"), 8),
+        ("generation.py", ("--samples", "64", "--instances", "4", "--repeats", "1", "--monte-carlo", "2", "--many", "100"), 12),
+    ],
+)
+def test_the_benchmarks_of_one_job_print_a_row_for_each_case(name: str, options: tuple[str, ...], rows: int) -> None:
+    """They end with an error where ours and the plain loop disagree."""
+    assert len(run(name, *options)[2:]) == rows
+
+
 @pytest.mark.slow
 def test_the_reality_benchmark_accounts_for_every_published_line_and_answers_every_demand() -> None:
     """A line of the data files is predicted or left out with its reason; a change of a reader must not lose any in silence."""

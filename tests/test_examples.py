@@ -84,7 +84,8 @@ def test_measured_times_stand_in_the_plan_as_they_were_measured() -> None:
     """Its head: measured stage times win, on the counts that were measured."""
     _, made = planned("one_job/measured.yaml")
     choice = made.splits[0].choice
-    assert (choice.train_gpus, choice.train_s, made.splits[0].range_s[0]) == (8, 118.0, choice.iteration_s)
+    assert (choice.train_gpus, choice.train_s) == (8, 118.0)
+    assert made.splits[0].range_s == pytest.approx((0.95 * choice.iteration_s, 1.05 * choice.iteration_s))
 
 
 def test_a_fleet_needs_no_phase_times() -> None:

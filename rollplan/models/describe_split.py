@@ -16,7 +16,7 @@ from rollplan.models.stages.compile import Compiled, work_of
 from rollplan.models.stages.options import RolloutOption, colocated_setup
 from rollplan.models.stages.range import stage_ranges
 from rollplan.models.stages.rollout import rollout_times
-from rollplan.models.stages.spread import rollout_spread_s
+from rollplan.models.stages.spread import MOST_SAMPLES, rollout_spread_s
 from rollplan.models.stages.trainer import TrainOption
 
 LEVELS = (0.1, 0.3, 0.5, 1.0, 2.0, 4.0)
@@ -229,7 +229,7 @@ def _enough_staleness(split: Split, compiled: Compiled, chosen: SplitSolution) -
 
 def _spread(split: Split, compiled: Compiled, chosen: SplitSolution) -> tuple[float, float] | None:
     option, _ = options_of(compiled, chosen)
-    if split.workload is None or option is None:
+    if split.workload is None or option is None or split.workload.samples > MOST_SAMPLES:
         return None
     return rollout_spread_s(split.workload, option.instance.engine, option.layout.dp, split.engine.dispatch)
 

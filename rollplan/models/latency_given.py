@@ -8,7 +8,7 @@ engine: {latency: {file: latency.csv}}          columns tp, context, batch, ms; 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from math import isfinite
 from pathlib import Path
@@ -69,7 +69,7 @@ def read_latency(path: Path) -> dict[int, dict[str, object]]:
         raise InputError(str(path), [Finding(str(path), "", problem, f"give the columns {', '.join(COLUMNS)}")])
     cells: dict[int, dict[tuple[int, float], float]] = {}
     faults: list[Finding] = []
-    for line, row in enumerate(rows, start=2):
+    for line, row in enumerate(_rows(rows, path), start=2):
         try:
             tp, batch, context, ms = int(row["tp"]), int(row["batch"]), float(row["context"]), float(row["ms"])
             if not (tp >= 1 and isfinite(context) and isfinite(ms)):
@@ -88,6 +88,14 @@ def read_latency(path: Path) -> dict[int, dict[str, object]]:
     if faults:
         raise InputError(str(path), faults[:10])
     return {tp: _table(table) for tp, table in sorted(cells.items())}
+
+
+def _rows(rows: csv.DictReader[str], path: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows; what the csv module cannot read is a fault of the file."""
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise InputError(str(path), [Finding(str(path), "", f"is not CSV ({error})", "write plain comma-separated numbers")]) from None
 
 
 def _table(cells: Mapping[tuple[int, float], float]) -> dict[str, object]:

@@ -207,10 +207,10 @@ def test_shared_gpus_are_paid_once() -> None:
 def test_scenario_words_become_a_problem() -> None:
     """Budgets, tables, transfer and trim of `split`."""
     raw = {"budget": {"site": 8}, "rollout": {"site": {4: "10 s"}}, "train": {"site": {4: "2 min"}}, "sync": "500 ms", "trim": "paper"}
-    problem = compiled(
-        Split.build(raw, "split"), {"site": Pool.build({"gpu": "H20", "price": "1.85 $/h", "memory": "2 TB"}, "site")}
-    ).problem
-    assert problem == SplitProblem({"site": 8}, {"site": {4: 10.0}}, {"site": {4: 120.0}}, {"site": 1.85}, 0.5, "paper", gpus_per_node={"site": 8})
+    site = Pool.build({"gpu": "H20", "price": "1.85 $/h", "memory": "2 TB"}, "site")
+    problem = compiled(Split.build(raw, "split"), {"site": site}).problem
+    tables = {"site": {4: 10.0}}, {"site": {4: 120.0}}
+    assert problem == SplitProblem({"site": 8}, *tables, {"site": 1.85}, 0.5, "paper", gpus_per_node={"site": 8})
 
 
 def fewest(stage: str, pool: str, least: int, budget: int) -> str:

@@ -55,7 +55,7 @@ def instances(
 ) -> tuple[list[Instance], list[str]]:
     """Return one instance for each tensor parallel degree that works, and why the others do not."""
     found, reasons = [], []
-    for tp in settings.tp or settings.latency or divisors(gpus_per_node):
+    for tp in settings.tp or settings.latency or ((1,) if settings.ptl_s is not None else divisors(gpus_per_node)):
         layout = Layout(tp=tp)
         setup = RolloutSetup(
             architecture=model,

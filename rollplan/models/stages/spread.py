@@ -12,6 +12,8 @@ from rollplan.models.stages.rollout import Dispatch, Engine
 MOST_DRAWS, FEWEST_DRAWS = 20, 5
 SAMPLES = 40_000
 """Samples of all draws together, so that a large batch does not take long."""
+MOST_SAMPLES = 100_000
+"""Of one batch; beyond, the spread is not worth its time."""
 QUANTILES = (0.05, 0.95)
 
 
