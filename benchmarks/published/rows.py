@@ -37,7 +37,7 @@ MODELS = {
 """Names in the files of models whose language part has the shape of a reference model."""
 
 GPUS = {"GB200": "B200", "unstated (8x8 GPUs, RLinf H100 cluster)": "H100"}
-"""GB200 has no table of decode steps; B200 is the same chip with 10 % less speed and memory."""
+"""GB200 has the kernels of B200 of decode steps; B200 is the same chip with 10 % less speed and memory."""
 
 _SP4 = (1, 4, 1, 1)
 _VERL: Mapping[str, Any] = {"kv": 0.8, "checkpointing": "full"}

@@ -17,10 +17,13 @@ def command(
     import json
 
     from rollplan.cli.output import tell
+    from rollplan.models.errors import Finding, InputError
     from rollplan.models.scenario import Scenario
     from rollplan.planner.compose import plan_splits
 
     found = plan_splits(Scenario.load(scenario), job)
+    if not found:
+        raise InputError(str(scenario), [Finding("jobs", "", "has no job that asks for a split", "give a job a `split`")])
     if as_json:
         tell(json.dumps([split.model_dump(mode="json") for split in found], sort_keys=True, indent=1))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rollplan.cli.tables import seconds_text
 from rollplan.models.plan_split import SplitChoice
 
 _COLUMNS = 64
@@ -22,7 +23,7 @@ def split_timeline(choice: SplitChoice) -> Iterator[str]:
     rollout = (0.0, choice.rollout_s)
     late = choice.mode == "colocated" or choice.staleness == 0
     train = (choice.iteration_s - choice.train_s, choice.iteration_s) if late else (0.0, choice.train_s)
-    yield f"  one step of {choice.iteration_s:.1f} s: R rollout, T training"
+    yield f"  one step of {seconds_text(choice.iteration_s)}: R rollout, T training"
     rows: list[tuple[str, _Row]]
     if choice.mode == "colocated":
         rows = [(f"GPU {gpu}", (("R", rollout), ("T", train))) for gpu in range(choice.rollout_gpus)]

@@ -20,7 +20,8 @@ from rollplan.models.colocation.problem import ColocationProblem, ColocationSolu
 from rollplan.models.colocation.verify import round_robin_period, verify
 from rollplan.models.describe import describe_groups, describe_pools, plan_warnings
 from rollplan.models.describe_split import SplitDecision, planned_split
-from rollplan.models.plan import Certificate, Comparison, Plan, Prices, Totals, canonical
+from rollplan.models.errors import InputError
+from rollplan.models.plan import Certificate, Comparison, Plan, Prices, Totals
 from rollplan.models.plan_split import PlannedSplit, SplitChoice
 from rollplan.models.resolve import Resolved, resolve
 from rollplan.models.scenario import Scenario
@@ -65,7 +66,7 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
         faults.append("the seal does not match: the file was changed after it was written")
     if plan.scenario.sha256 != scenario.sha256() or plan.scenario.name != scenario.name:
         faults.append("the plan was made from another scenario, or the scenario was changed since")
-    if canonical(plan.scenario.content) != canonical(scenario.content()):
+    if not _is_inside(scenario, plan):
         faults.append("the scenario inside the plan is not the one that was given")
     if plan.settings.guarantee != scenario.guarantee:
         faults.append(f"the plan holds the guarantee {plan.settings.guarantee}, the scenario asks for {scenario.guarantee}")
@@ -102,6 +103,13 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
         checked_gap=max(colocation_gap, split_gap),
         notes=tuple(notes),
     )
+
+
+def _is_inside(scenario: Scenario, plan: Plan) -> bool:
+    try:
+        return Scenario.from_dict(plan.scenario.content).sha256() == scenario.sha256()
+    except InputError:
+        return False
 
 
 def _decisions(problem: ColocationProblem, plan: Plan) -> tuple[ColocationSolution, list[str]]:

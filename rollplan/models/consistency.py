@@ -81,10 +81,6 @@ def split_pools_exist(path: str, job: Job, pools: Pools) -> Iterator[Finding]:
                 yield Finding(f"{path}.split.{key}.{name}", "", "is not a pool", f"choose from {', '.join(pools)}")
             elif name not in available:
                 yield Finding(f"{path}.split.{key}.{name}", "", "has no budget", f"add `budget: {{{name}: <GPUs>}}`")
-    for key, role, other in (("rollout", job.split.rollout, "train"), ("train", job.split.train, "rollout")):
-        for name in role:
-            if name in pools and pools[name].role == other:
-                yield Finding(f"{path}.split.{key}.{name}", "", f"has the role {other}", f"choose a pool for {key}")
     if not available:
         yield Finding(f"{path}.split.budget", "", "is missing, and no pool says how many nodes it has", "add it, or `nodes` to a pool")
     for name, gpus in job.split.budget.items():

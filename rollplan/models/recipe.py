@@ -109,9 +109,10 @@ class EngineSettings(Strict):
 
     tp: tensor parallel degrees to consider (absent: all that fit). gpu_memory_utilization: share of a GPU that weights
     and KV cache may take. max_num_seqs: most sequences in a batch. ptl_s: measured seconds of one decode step by batch
-    size, of one degree (absent: 1); wins over the reference. latency: the same as tables in batch and context, by tp; only these tp are considered.
-    scale, overhead_s: calibration of the reference (absent: 1.07 dense, 1.2 mixture of experts; 5 ms). bound: which end
-    of the interval for GPUs with estimates only. dispatch: `random`, or `lpt` with a length ranker.
+    size, of one degree (absent: 1); wins over the reference. latency: the same as tables in batch and context, by tp;
+    only these tp are considered. scale, overhead_s: calibration of the reference (absent: 1.07 dense, 1.2 mixture of
+    experts; 5 ms). bound: which end of the interval for GPUs with estimates only. dispatch: `random`, or `lpt` with a
+    length ranker.
     """
 
     tp: Degrees | None = None

@@ -56,9 +56,12 @@ def what_if(made: Plan, changes: Sequence[str], job: str | None = None) -> tuple
 
     made: a plan; the scenario inside it is planned again. changes: `key=value`; a value that begins with +, - or * is
     relative to the present one. job: which split the keys are of, if there are several.
+    Method, seed, node limit and target gap are those of the plan.
     Raises `InputError` for a change that cannot be read, for what the scenario refuses, and for a plan without its scenario.
     """
-    Scenario.from_dict(made.scenario.content, f"scenario in the plan of {made.scenario.name}")
+    scenario = Scenario.from_dict(made.scenario.content, f"scenario in the plan of {made.scenario.name}")
+    if [entry.name for entry in scenario.jobs if entry.split is not None] != [split.name for split in made.splits]:
+        raise _refused("plan", "", "does not hold exactly the splits of its scenario", "plan again")
     parsed = [_parse(change) for change in changes]
     sets = [[change] for change in parsed] + ([parsed] if len(parsed) > 1 else [])
     # All are read before the first is planned.
@@ -76,8 +79,10 @@ def _changed(made: Plan, changes: Sequence[tuple[str, str]], job: str | None) ->
 
 
 def _variant(made: Plan, name: str, scenario: Scenario) -> Variant:
+    asked = made.settings
+    limits = Limits(node_limit=asked.node_limit, target_gap=asked.target_gap)
     try:
-        return Variant(name, plan(scenario, cast(Method, made.settings.method), seed=made.settings.seed))
+        return Variant(name, plan(scenario, cast(Method, asked.method), limits, asked.seed))
     except InfeasibleError as error:
         return Variant(name, None, error.reasons)
     except NoSolutionError as error:

@@ -50,11 +50,15 @@ def test_there_is_no_fit_without_measurement(model: str, gpu_text: str) -> None:
     assert affine_fit(model, gpu_text, 1) is None
 
 
-def test_gb200_has_fits_but_no_grid() -> None:
-    """Only the fits of its sweep were kept."""
-    assert affine_fit("Qwen3-8B", "GB200", 1) is not None
-    assert decode_latency("Qwen3-8B", "GB200", 1) is None
-    assert tps("Qwen3-8B", "GB200") == ()
+def test_gb200_takes_the_kernels_of_b200_and_says_so() -> None:
+    """The same chip with another NVLink; only the fits of its own sweep were kept."""
+    known, kernels = decode_latency("Qwen3-8B", "GB200", 1), decode_latency("Qwen3-8B", "B200", 1)
+    assert known is not None
+    assert kernels is not None
+    assert known.ptl_ms.tolist() == kernels.ptl_ms.tolist()
+    assert (known.provenance, kernels.provenance) == ("estimated", "reference")
+    assert "kernels of B200" in known.note
+    assert tps("Qwen3-8B", "GB200") == tps("Qwen3-8B", "B200")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("system", help="GPU in the database, such as h100_sxm")
     parser.add_argument("--tp", type=int, nargs="+", default=[1], help="tensor parallel degrees")
     parser.add_argument("--scale", type=float, default=1.07, help="end-to-end over kernels: 1.07 dense, 1.1 to 1.3 experts")
-    parser.add_argument("--overhead-ms", type=float, default=1.0, help="host time per step")
+    parser.add_argument("--overhead-ms", type=float, default=5.0, help="host time per step: 5 in RL frameworks, 1 in an engine alone")
     parser.add_argument("--output", "-o", type=Path, required=True)
     given = parser.parse_args(arguments)
     lines = [",".join(COLUMNS)]

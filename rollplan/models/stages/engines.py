@@ -19,7 +19,7 @@ from rollplan.models.stages.rollout import Engine
 DENSE_SCALE, MOE_SCALE = 1.07, 1.2
 """End-to-end decode latency over the kernels' sum, vLLM on H100 with long outputs: 7 % dense, 10 to 30 % experts."""
 OVERHEAD_MS = 5.0
-"""Host time per step inside an RL framework: two published verl runs of 2025 (R1-Distill 1.5B and 7B) imply 4.5 to 6 ms. A
+"""Host time per step inside an RL framework: two published verl runs of 2025 (R1-Distill 1.5B and 7B) imply 4 to 6 ms. A
 current engine by itself takes 0.5 to 1.5 ms, so give `engine.overhead` where you have measured it."""
 
 
