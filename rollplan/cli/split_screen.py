@@ -114,7 +114,9 @@ def memory_text(use: MemoryUse) -> str:
 
 def _binding(split: PlannedSplit) -> str:
     choice = split.choice
-    words = {"rollout": "rollout", "train": "training", "both stages in turn": "both stages in turn"}[split.binds]
+    words = {"rollout": "rollout", "train": "training", "both stages in turn": "both stages in turn", "weight sync": "weight sync"}[
+        split.binds
+    ]
     names = {"rollout": "rollout", "train": "training"}
     more = [
         f"More {names[step.stage]} GPUs do not help"

@@ -22,6 +22,9 @@ from rollplan.models.stages.trainer import TrainOption
 LEVELS = (0.1, 0.3, 0.5, 1.0, 2.0, 4.0)
 """Staleness that is tried in place of a higher one."""
 
+WORTH_IT = 0.001
+"""A smaller relative gain is none."""
+
 TERMS = 4
 """Largest lines of a memory peak that a plan shows."""
 
@@ -120,6 +123,9 @@ def binding_stage(choice: SplitSolution | SplitChoice) -> Binding:
     """Return the stage that sets the iteration time."""
     if choice.mode == "colocated" or choice.pipelining == "serial":
         return "both stages in turn"
+    longest_s = max(choice.rollout_s, choice.train_s)
+    if choice.pipelining.startswith("async") and longest_s < choice.iteration_s * (1 - REL_TOL):
+        return "weight sync"
     return "rollout" if choice.rollout_s >= choice.train_s else "train"
 
 
@@ -161,7 +167,7 @@ def _step(
 ) -> Step:
     for gpus in larger:
         iteration_s = stages(problem, chosen.pipelining, pools, gpus)[2]
-        if iteration_s < chosen.iteration_s * (1 - REL_TOL):
+        if iteration_s < chosen.iteration_s * (1 - WORTH_IT):
             return Step(stage=stage, gpus=gpus[0 if stage == "rollout" else 1], iteration_s=iteration_s)
     return Step(stage=stage, gpus=None, iteration_s=None)
 

@@ -8,7 +8,7 @@ from rollplan.models.split.problem import Mode, Objective, Pipelining, Trim
 from rollplan.models.strict import Strict
 
 PartName = Literal["update", "critic update", "log-prob passes", "overhead"]
-Binding = Literal["rollout", "train", "both stages in turn"]
+Binding = Literal["rollout", "train", "both stages in turn", "weight sync"]
 Rule = Literal["7+1: one instance rolls out", "colocated on all GPUs"]
 
 

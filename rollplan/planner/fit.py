@@ -82,7 +82,7 @@ def _asked(scenario: Scenario, job: str | None) -> tuple[str, Split, Architectur
             "job", f"`{job}`", "has no `model` and `workload`", f"choose from {names}" if names else "give it a `split` with both"
         )
     if job is None and len(found) != 1:
-        remedy = f"choose one of {names}" if names else "give a job a `split` with `model` and `workload`"
+        remedy = f"choose one with --job: {names}" if names else "give a job a `split` with `model` and `workload`"
         raise _refused("jobs", "", f"has {len(found)} jobs with a `model`", remedy)
     name = job if job is not None else next(iter(found))
     return name, *found[name]

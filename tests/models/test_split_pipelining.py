@@ -73,9 +73,9 @@ def seconds(problem: SplitProblem, way: str, p: str, x: int, q: str, y: int) -> 
     steady = problem.steady.get(p, {}).get(x, alone) * slower
     if way == "async-streamed":
         train += problem.chunks * problem.chunk_s
-        return steady, train, max(steady, train, (steady + sync) / 2)
+        return steady, train, max(steady, train, sync, (steady + sync) / 2)
     if way == "async-batch":
-        return steady, train, max(steady, train, (steady + train + sync) / 2)
+        return steady, train, max(steady, train, sync, (steady + train + sync) / 2)
     if way == "one-step":
         return alone * slower, train, max(alone * slower, train) + sync
     shares = [share * slower for share in problem.finish.get(p, {}).get(x, (alone,))]
@@ -327,7 +327,7 @@ def test_more_overlap_never_takes_longer(problem: SplitProblem) -> None:
             for longer, shorter in pairwise(times):
                 assert shorter <= longer * (1 + 1e-12)
             steady = problem.steady.get(p, {}).get(x, problem.rollout[p][x])
-            assert times[-1] == max(steady, problem.train[q][y], (steady + problem.sync_s) / 2)
+            assert times[-1] == max(steady, problem.train[q][y], problem.sync_s, (steady + problem.sync_s) / 2)
 
 
 @given(problems(exactly=False), st.floats(0, 5))

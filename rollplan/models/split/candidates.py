@@ -96,7 +96,7 @@ def _grid(
         steady = np.array([table.get(gpus, seconds) for gpus, seconds in rollout.items()]) * slower
         period = np.maximum.outer(steady, train)
         trained = train if way == "async-batch" else np.zeros_like(train)
-        period = np.maximum(period, (np.add.outer(steady, trained) + sync_s) / 2)
+        period = np.maximum(np.maximum(period, sync_s), (np.add.outer(steady, trained) + sync_s) / 2)
         return steady, train, period
     if way == "one-step":
         return alone * slower, train, np.maximum.outer(alone * slower, train) + sync_s

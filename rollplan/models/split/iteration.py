@@ -5,8 +5,8 @@
                     f_k = max(f_{k-1}, g_k) + T / K + chunk,  f_K + sync      (g_k: when share k is finished)
     dynamic-batch   the same with one chunk for each share in `finish`
     one-step        max(R, T) + sync: training uses the batch of the iteration before, then both wait for the weights
-    async-batch     max(R, T, (R + T + sync) / 2): weights move beside training, a batch trains once it is whole
-    async-streamed  max(R, T + K chunk, (R + sync) / 2): training takes samples of a batch that is still being generated, in K chunks
+    async-batch     max(R, T, sync, (R + T + sync) / 2): weights move beside training, a batch trains once it is whole
+    async-streamed  max(R, T + K chunk, sync, (R + sync) / 2): training takes samples of a batch that is still being generated, in K chunks
                     (optimistic)
 
 StreamRL Section 4 (Zhong et al. 2025) describes the behaviour; the recurrences are ours (docs/modes.md).
@@ -29,7 +29,7 @@ def stages(problem: SplitProblem, way: Pipelining, pools: tuple[str, str], gpus:
         train_s += problem.chunks * problem.chunk_s if way == "async-streamed" else 0.0
         steady_s = problem.steady.get(pools[0], {}).get(gpus[0], rollout_s) * slower
         turn_s = (steady_s + sync_s + (train_s if way == "async-batch" else 0.0)) / 2
-        return steady_s, train_s, max(steady_s, train_s, turn_s)
+        return steady_s, train_s, max(steady_s, train_s, turn_s, sync_s)
     rollout_s *= slower
     if way == "one-step":
         return rollout_s, train_s, max(rollout_s, train_s) + sync_s
