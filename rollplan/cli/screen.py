@@ -82,7 +82,7 @@ def job_screen(plan: Plan, reason: JobReason) -> RenderableType:
 def _verdict(plan: Plan) -> str:
     certificate = plan.certificate
     if certificate is None:
-        largest = max(split.gap for split in plan.splits)
+        largest = max((split.gap for split in plan.splits), default=0.0)
         best = "proven optimal (gap 0.0 %)" if largest <= 1e-9 else f"gap {percent(largest)} to the best split (trim paper)"
         return f"{best}, seed {plan.settings.seed}"
     if certificate.claimed_gap <= 1e-9:

@@ -47,7 +47,7 @@ def _cells(split: PlannedSplit, before: PlannedSplit) -> tuple[str, ...]:
         f"{choice.iteration_s:.1f} s{f' ({change:+.1f} %)' if split is not before else ''}",
         f"{choice.cost_per_h:.2f}",
         f"{choice.cost_per_iteration:.3f}",
-        split.binds,
+        "training" if split.binds == "train" else split.binds,
     )
 
 

@@ -158,7 +158,7 @@ def test_dispatch_shows_every_method_beside_the_bound(cli: Call, one: Scenario) 
     """What the naive dispatch takes, what the best takes, and what none can undercut."""
     outcome = cli("dispatch", "one.yaml")
     assert (outcome.code, outcome.err) == (0, "")
-    assert re.match(r"dispatch grpo   32 samples on \d+ instances? of ", outcome.out)
+    assert re.match(r"dispatch grpo   32 samples on (1 instance|\d+ instances) of ", outcome.out)
     assert "no dispatch takes less than" in outcome.out
     assert [word for word in ("even", "even+lpt", "snake", "contiguous", "improved") if word not in outcome.out] == []
 
