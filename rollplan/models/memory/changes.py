@@ -15,7 +15,7 @@ from rollplan.models.memory.setup import SHARDINGS, MicroBatch, ModelSetup, Role
 
 CHUNK_TOKENS = 1024
 LORA_RANK = 32
-_CONTEXT_STEP = 256
+_CONTEXT_STEP, _MOST_STEPS = 256, 512
 _UTILIZATION_MAX, _UTILIZATION_MIN, _UTILIZATION_STEP = 0.95, 0.2, 0.05
 _POWERS = (2, 4, 8, 16, 32, 64)
 
@@ -160,7 +160,8 @@ def tensor_parallel_on_more(setup: Setup, role: Role) -> Iterator[Change]:
 def shorter_sequences(setup: Setup, role: Role) -> Iterator[Change]:
     """Cut prompt plus response, in rollout and training alike: changes what is learnt."""
     longest = max(_longest(model) for model in setup.roles.values())
-    for tokens in range((longest - 1) // _CONTEXT_STEP * _CONTEXT_STEP, 0, -_CONTEXT_STEP):
+    step = -(-longest // (_CONTEXT_STEP * _MOST_STEPS)) * _CONTEXT_STEP
+    for tokens in range((longest - 1) // step * step, 0, -step):
         changed: dict[str, Any] = {name: _cut(model, tokens) for name, model in setup.roles.items()}
         yield Change(f"sequences of at most {tokens} instead of {longest} tokens", replace(setup, **changed))
 
