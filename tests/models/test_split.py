@@ -283,3 +283,22 @@ def test_later_changes_of_the_callers_tables_do_not_reach_the_problem() -> None:
     problem = one_site(8, table, {4: 5.0})
     table[4] = 1.0
     assert problem.rollout["site"][4] == 10.0
+
+
+@pytest.mark.parametrize(("cross_site", "one_site_bar", "published"), [(22.92, 18.14, 1.264), (11.88, 9.06, 1.311), (5.90, 4.82, 1.224)])
+def test_two_sites_earn_more_per_cost_as_published(cross_site: float, one_site_bar: float, published: float) -> None:
+    """StreamRL Fig. 12 (5K, 10K, 20K): 32 H20 + 16 H800 against 32 H800, a machine of H800 costs 2.85 times one of H20 (Table 1).
+
+    The bars are samples/s in units of the cost across sites, 4 x 1.00 + 2 x 2.85 = 9.7; one site costs 4 x 2.85 = 11.4.
+    """
+    prices, nodes = {"h20": 1.00 / 8, "h800": 2.85 / 8}, {"h20": 8, "h800": 8}
+    problem = SplitProblem({"h20": 32, "h800": 32}, {"h20": {32: 1.0}, "h800": {16: 1.0}}, {"h800": {16: 1.0}}, prices, gpus_per_node=nodes)
+    across = SplitSolution("separate", "h20", 32, "h800", 16, 1.0, 1.0, 1.0)
+    single = SplitSolution("separate", "h800", 16, "h800", 16, 1.0, 1.0, 1.0)
+    assert (cost_per_h(problem, across), cost_per_h(problem, single)) == (pytest.approx(9.7), pytest.approx(11.4))
+    samples_s = {"across": cross_site, "single": one_site_bar * cost_per_h(problem, single) / cost_per_h(problem, across)}
+    per_cost = {
+        "across": samples_s["across"] / cost_per_h(problem, across),
+        "single": samples_s["single"] / cost_per_h(problem, single),
+    }
+    assert per_cost["across"] / per_cost["single"] == pytest.approx(published, abs=2e-3)
