@@ -4,7 +4,8 @@
     gain  delta' = T_rollout(x) - T_rollout(x + 1)   predicted at the present lengths
     add one instance when delta >= delta'
 
-StreamRL, dynamic resource adjustment (Zhong et al. 2025, arXiv 2504.15930). The condition says T_rollout(x + 1) >= T_train: rollout still binds afterwards. So
+StreamRL, dynamic resource adjustment (Zhong et al. 2025, arXiv 2504.15930). The condition says
+T_rollout(x + 1) >= T_train: rollout still binds afterwards. So
 with an exact prediction the gap never falls below 0 by an addition; a prediction below the true gain adds too early.
 """
 
