@@ -105,6 +105,7 @@ def test_what_judges_a_plan_imports_nothing_that_makes_one(module: str) -> None:
     files = {module_name(path) for path in SOURCES}
     assert {"rollplan.models.colocation.problem", module} <= found
     assert {name.partition("rollplan.models.colocation")[2] for name in found & files if "colocation" in name} <= JUDGES
+    assert not found & {"rollplan.models.split.candidates", "rollplan.models.split.exact"}
     assert not {name for name in found if any(name == solver or name.startswith(f"{solver}.") for solver in SOLVERS)}
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from rollplan.models.errors import InputError
 from rollplan.models.reference.architectures import architecture_name
 from rollplan.models.reference.gpus import gpu_name
-from rollplan.models.split.problem import Pipelining
+from rollplan.models.split.problem import Way
 
 DATA = Path(__file__).parent.parent / "data"
 Binding = Literal["rollout", "train"]
@@ -62,7 +62,7 @@ runs give half of the GPUs to generation, update weights in flight, and let the 
 have 0.6 (examples/configs/grpo_math_1B.yaml).
 """
 
-WAYS: Mapping[str, Pipelining] = {"one_step_off": "one-step", "async_1off": "async-batch", "fully_async": "async-streamed"}
+WAYS: Mapping[str, Way] = {"one_step_off": "one-step", "async_1off": "async-batch", "fully_async": "async-streamed"}
 """One-off of NeMo-RL is not one step of verl: its weights are updated in flight, and generation goes on."""
 
 ASSUMED_MEAN = 1000.0
@@ -85,7 +85,7 @@ class Row:
     model: str
     gpu: str
     mode: str
-    way: Pipelining | None
+    way: Way | None
     rollout_gpus: int
     train_gpus: int
     step_s: float | None

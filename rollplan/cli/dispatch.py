@@ -40,6 +40,9 @@ def command(
     try:
         found = dispatch_job(Scenario.load(scenario), job, instances, recall, method.value, Limits(time_limit), seed)
     except ValueError as error:
+        if method is not Method.exact:
+            raise
+        # Only the exact search may refuse a batch that is right in itself.
         raise InputError(str(scenario), [Finding("dispatch", "", str(error), "choose another method or other numbers")]) from None
     if as_json:
         tell(json.dumps(dispatch_data(found), sort_keys=True, indent=1))

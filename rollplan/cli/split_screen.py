@@ -166,13 +166,20 @@ def _choices(split: PlannedSplit) -> Table:
     return shown
 
 
-def _cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, str, str, str, str, str]:
-    more = f" ({100 * (choice.iteration_s / best.iteration_s - 1):+.1f} %)" if choice != best else ""
+def placed(choice: SplitChoice) -> tuple[str, str, str]:
+    """Return the cells `rollout`, `train` and `how` of a table of choices."""
     turns = choice.mode == "colocated"
     return (
         f"{choice.rollout_gpus} {choice.rollout_pool}",
         "the same GPUs" if turns else f"{choice.train_gpus} {choice.train_pool}",
         "colocated" if turns else choice.pipelining,
+    )
+
+
+def _cells(choice: SplitChoice, best: SplitChoice) -> tuple[str, str, str, str, str, str]:
+    more = f" ({100 * (choice.iteration_s / best.iteration_s - 1):+.1f} %)" if choice != best else ""
+    return (
+        *placed(choice),
         f"{100 * choice.rollout_busy:.0f} + {100 * choice.train_busy:.0f} %",
         f"{seconds_text(choice.iteration_s)}{more}",
         f"{choice.cost_per_h:.2f}",

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rollplan.cli.split_screen import placed
 from rollplan.cli.tables import labelled, new_table
 from rollplan.models.plan import Plan
 from rollplan.models.plan_split import PlannedSplit
@@ -39,11 +40,8 @@ def _split_table(number: int, before: PlannedSplit, variants: Sequence[Variant])
 def _cells(split: PlannedSplit, before: PlannedSplit) -> tuple[str, ...]:
     choice = split.choice
     change = 100 * (choice.iteration_s / before.choice.iteration_s - 1)
-    turns = choice.mode == "colocated"
     return (
-        f"{choice.rollout_gpus} {choice.rollout_pool}",
-        "the same GPUs" if turns else f"{choice.train_gpus} {choice.train_pool}",
-        "colocated" if turns else choice.pipelining,
+        *placed(choice),
         f"{choice.iteration_s:.1f} s{f' ({change:+.1f} %)' if split is not before else ''}",
         f"{choice.cost_per_h:.2f}",
         f"{choice.cost_per_iteration:.3f}",

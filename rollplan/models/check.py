@@ -2,9 +2,11 @@
 
 Nothing is believed. Feasibility, periods and cost come from the verifier, the numbers of the plan are computed again
 from its decisions, the bound is proven again from its witness, the comparison is run again with a plain transcription
-of Algorithm 1. No co-location solver and nothing of the planner is imported; a test holds that. Not judged: whether
-`next_best` and `even` of a split are the best of their kind (they are candidates with the right numbers), and what
-the tool says of itself (version, method, seed, limits).
+of Algorithm 1. Nothing that searches for plans is imported; a test holds that. The stage times of a split are its
+definition: `check` evaluates the same laws (docs/decisions/0009) and compares all candidates again. Not judged: whether
+the plans that are shown beside the choice of a split are the best of their kind (each is a candidate with the right
+numbers), whether trim `paper` took the plan that its rule says, and what the tool says of itself (version, method, seed,
+limits).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Literal
 
 from rollplan.models.certified import gap
 from rollplan.models.memory.bill import MemoryBill, Peak, bill
+from rollplan.models.pipelining.rules import in_flight_limit
 from rollplan.models.plan_split import Binding, MemoryTerm, MemoryUse, Part, PartName, PlannedSplit, Rule, RuleOfThumb, SplitChoice, Step
 from rollplan.models.split.given import Split
 from rollplan.models.split.iteration import stages
@@ -241,9 +242,7 @@ def _spread(split: Split, compiled: Compiled, chosen: SplitSolution) -> tuple[fl
 
 
 def _in_flight(split: Split, chosen: SplitSolution, samples: int) -> int:
-    """Return (staleness + 1) x batch (TRL pull request 5650): never less than one batch."""
-    beside = split.staleness if chosen.pipelining.startswith("async") else chosen.staleness
-    return round((1 + beside) * samples)
+    return in_flight_limit(samples, split.staleness if chosen.pipelining.startswith("async") else chosen.staleness)
 
 
 def _memory(compiled: Compiled, chosen: SplitSolution) -> list[MemoryUse]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rollplan.models.split.problem import Mode, Objective, Pipelining, Trim
+from rollplan.models.split.problem import Mode, Objective, Trim, Way
 from rollplan.models.strict import Strict
 
 PartName = Literal["update", "critic update", "log-prob passes", "overhead"]
@@ -21,7 +21,7 @@ class SplitChoice(Strict):
     """
 
     mode: Mode
-    pipelining: Pipelining
+    pipelining: Way
     rollout_pool: str
     rollout_gpus: int
     rollout_layout: str

@@ -16,12 +16,13 @@ from rollplan.models.memory.bill import MemoryBill, bill
 from rollplan.models.memory.explain import explain
 from rollplan.models.memory.fitting import Option, smallest_change
 from rollplan.models.memory.minimum import Minimum, minimum_gpus
-from rollplan.models.memory.setup import Role, RolloutSetup, Setup, time_shared
+from rollplan.models.memory.setup import Role, Setup, time_shared
 from rollplan.models.recipe import Workload
 from rollplan.models.reference.gpus import gpu
 from rollplan.models.scenario import Scenario
 from rollplan.models.split.given import Split, budgets
 from rollplan.models.stages.compile import compiled, work_of
+from rollplan.models.stages.engines import rollout_setup
 from rollplan.models.stages.options import counts
 from rollplan.models.stages.trainer import Site, Trainer
 from rollplan.planner.split import decide
@@ -135,14 +136,7 @@ def _setup(
     for layout, pool in ((rollout, places[0]), (train, places[1])):
         if layout is not None and (reason := obstacle(model, layout, pools[pool].gpus_per_node)):
             raise _refused("layout", f"`{layout}`", f"cannot be: {reason}", "choose degrees that divide")
-    engine = None
-    if rollout is not None:
-        engine = RolloutSetup(
-            architecture=model,
-            layout=rollout,
-            context_tokens=workload.context_tokens,
-            gpu_memory_utilization=split.engine.gpu_memory_utilization,
-        )
+    engine = None if rollout is None else rollout_setup(model, rollout, workload, split.engine)
     if colocated and places[0] != places[1]:
         raise _refused("--colocated", "", "needs a pool that may roll out and train", "give a pool the role `any`")
     if colocated and (rollout is None or train is None or rollout.gpus != train.gpus):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from rollplan.models.errors import InfeasibleError
 from rollplan.models.split.exact import exact
 from rollplan.models.split.iteration import joined, stages
-from rollplan.models.split.problem import REL_TOL, Pipelining, SplitProblem
+from rollplan.models.split.problem import REL_TOL, SplitProblem, Way
 from rollplan.models.split.verify import least_value
 
-WAYS: tuple[Pipelining, ...] = get_args(Pipelining)
+WAYS: tuple[Way, ...] = get_args(Way)
 
 
 @given(st.lists(st.floats(0, 100), min_size=12, max_size=12).map(sorted), st.floats(0.1, 200), st.sampled_from([1, 2, 3, 4, 6, 12]))
@@ -24,7 +24,7 @@ def test_without_overhead_finer_chunks_never_take_longer(finish: list[float], tr
     last = finish[-1]
     assume(last > 0)
 
-    def iteration(way: Pipelining, count: int, chunk_s: float = 0.0) -> float:
+    def iteration(way: Way, count: int, chunk_s: float = 0.0) -> float:
         problem = SplitProblem(
             {"a": 1, "b": 1},
             {"a": {1: last}},

@@ -18,15 +18,15 @@ from rollplan.models.split.iteration import stages
 from rollplan.models.split.problem import (
     REL_TOL,
     STALENESS,
-    Pipelining,
     SplitProblem,
     SplitSolution,
+    Way,
     cost_per_iteration,
     objective_value,
 )
 from rollplan.models.split.verify import least_value, verify
 
-WAYS: tuple[Pipelining, ...] = get_args(Pipelining)
+WAYS: tuple[Way, ...] = get_args(Way)
 POOLS = ("a", "b")
 
 
@@ -123,7 +123,7 @@ def _price(problem: SplitProblem, need: Mapping[str, int]) -> float:
 def order(problem: SplitProblem, row: Row) -> tuple[Any, ...]:
     """The order of plans. All generated numbers are binary fractions, so equal means equal."""
     value = row.iteration_s if problem.objective == "time" else row.cost
-    place = problem.pipelining.index(row.pipelining) if row.mode == "separate" else -1  # type: ignore[arg-type]
+    place = problem.pipelining.index(row.pipelining) if row.mode == "separate" else -1
     balance = abs(row.rollout_s - row.train_s)
     return value, row.gpus, balance, row.rollout_gpus, row.rollout_pool, row.train_pool, place
 
@@ -209,7 +209,7 @@ def test_the_front_has_nothing_dominated_and_lacks_nothing(problem: SplitProblem
     rows = brute_force(problem)
 
     def worth(row: Row) -> tuple[float, float, int]:
-        return row.iteration_s, row.cost, STALENESS[row.pipelining]  # type: ignore[index]
+        return row.iteration_s, row.cost, STALENESS[row.pipelining]
 
     values = {worth(row) for row in rows}
     expected = [v for v in sorted(values) if not any(o != v and all(a <= b for a, b in zip(o, v, strict=True)) for o in values)]
@@ -320,7 +320,7 @@ def one_pair(problem: SplitProblem) -> SplitProblem:
 def test_more_overlap_never_takes_longer(problem: SplitProblem) -> None:
     """serial >= mini-batch >= one-step >= async-batch >= async-streamed >= each stage; steady <= one batch to its end."""
     problem = one_pair(problem)
-    ways: tuple[Pipelining, ...] = ("serial", "mini-batch", "one-step", "async-batch", "async-streamed")
+    ways: tuple[Way, ...] = ("serial", "mini-batch", "one-step", "async-batch", "async-streamed")
     for p, q in product(problem.rollout, problem.train):
         for x, y in product(problem.rollout[p], problem.train[q]):
             times = [stages(problem, way, (p, q), (x, y))[2] for way in ways]
@@ -350,7 +350,7 @@ def test_staleness_of_a_plan_is_that_of_its_way(problem: SplitProblem) -> None:
 
 
 @given(safe, st.sampled_from(WAYS))
-def test_allowing_another_way_never_makes_the_plan_worse(problem: SplitProblem, way: Pipelining) -> None:
+def test_allowing_another_way_never_makes_the_plan_worse(problem: SplitProblem, way: Way) -> None:
     """Every plan of before is still a candidate."""
     assume(way not in problem.pipelining)
     more = exact(replace(problem, pipelining=(*problem.pipelining, way)))

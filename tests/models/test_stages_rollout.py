@@ -244,7 +244,7 @@ def test_work_cannot_be_built_wrong(values: dict[str, object], message: str) -> 
     """Field, rule, value."""
     given_values = {"outputs": [1, 2, 3], "prompt_tokens": 5, "samples_per_prompt": 1, **values}
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the whole message is compared
-        Work(**given_values)  # type: ignore[arg-type]
+        Work(**given_values)
     assert str(refused.value) == message
 
 

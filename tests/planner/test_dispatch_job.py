@@ -44,7 +44,7 @@ def test_it_dispatches_the_plans_batch_on_the_plans_instances(made: Any) -> None
     """The same typical batch, in the layout and the engine that `split` chose."""
     asked = scenario()
     (split,) = plan(asked).splits
-    workload = asked.jobs[0].split.workload  # type: ignore[union-attr]
+    workload = asked.jobs[0].split.workload
     assert workload is not None
     problem = made.problem
     assert f"dp{problem.instances}" == split.choice.rollout_layout

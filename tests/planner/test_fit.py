@@ -173,7 +173,7 @@ REFUSED = {
 def test_layouts_that_cannot_be_are_refused(asked: dict[str, object], message: str) -> None:
     """With the rule that they break."""
     with pytest.raises(InputError) as error:
-        fit(scenario(), **asked)  # type: ignore[arg-type]
+        fit(scenario(), **asked)
     assert message in str(error.value)
 
 

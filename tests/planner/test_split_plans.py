@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from rollplan import InfeasibleError, InputError, Plan, RollplanError, Scenario, check, plan
-from rollplan.models.split.problem import Pipelining
+from rollplan.models.split.problem import Way
 from rollplan.planner.fit import fit
 
 Raw = dict[str, Any]
 
-WAYS: tuple[Pipelining, ...] = ("serial", "mini-batch", "dynamic-batch", "one-step", "async-batch", "async-streamed")
+WAYS: tuple[Way, ...] = ("serial", "mini-batch", "dynamic-batch", "one-step", "async-batch", "async-streamed")
 ODD_DENSE = {
     "name": "odd", "layers": 6, "hidden": 384, "heads": 6, "kv_heads": 3, "head_dim": 64, "intermediate": 1000, "vocab": 1000,
     "params_b": 0.05, "active_params_b": 0.04,

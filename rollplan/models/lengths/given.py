@@ -11,6 +11,7 @@ lengths: {file: lengths.csv, column: tokens, limit: 4096}
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -113,7 +114,11 @@ class LengthsInput(Strict):
         return self
 
     def law(self) -> QuantileLaw:
-        """Build the law."""
+        """Return the law, built once."""
+        return self._law
+
+    @cached_property
+    def _law(self) -> QuantileLaw:
         if self.reference is not None:
             return REFERENCE_LENGTHS[self.reference]
         if self.histogram is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rollplan.models.latency import FloatArray, IntArray
 from rollplan.models.split.iteration import joined
-from rollplan.models.split.problem import REL_TOL, Pipelining, SplitProblem, SplitSolution, Tables
+from rollplan.models.split.problem import REL_TOL, SplitProblem, SplitSolution, Tables, Way
 
 
 def undominated(problem: SplitProblem) -> list[SplitSolution]:
@@ -82,7 +82,7 @@ def _least_so_far(times: FloatArray) -> FloatArray:
 
 
 def _grid(
-    problem: SplitProblem, way: Pipelining, pools: tuple[str, str], rollout: Mapping[int, float], train: FloatArray
+    problem: SplitProblem, way: Way, pools: tuple[str, str], rollout: Mapping[int, float], train: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return seconds of rollout (m), training (n) and iteration (m, n)."""
     alone, sync_s, pool = np.array(list(rollout.values())), problem.sync(*pools), pools[0]

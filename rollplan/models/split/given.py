@@ -11,14 +11,14 @@ from pydantic import Field, model_validator
 from rollplan.models.counted import GpuCount, StageTable
 from rollplan.models.hardware import Pool
 from rollplan.models.recipe import EngineSettings, Interference, Model, TrainerSettings, Workload
-from rollplan.models.split.problem import Objective, Pipelining, Trim
+from rollplan.models.split.problem import Objective, Trim, Way
 from rollplan.models.strict import Strict, refusal
 from rollplan.models.units import Seconds
 
 Pools = Mapping[str, Pool]
 
-FROM_TABLES: tuple[Pipelining, ...] = ("one-step",)
-FROM_MODEL: tuple[Pipelining, ...] = ("mini-batch", "one-step", "async-batch")
+FROM_TABLES: tuple[Way, ...] = ("one-step",)
+FROM_MODEL: tuple[Way, ...] = ("mini-batch", "one-step", "async-batch")
 """Ways of pipelining that are compared where a split names none."""
 
 
@@ -47,7 +47,7 @@ class Split(Strict):
     trainer: TrainerSettings = TrainerSettings()
     sync_s: Seconds | None = Field(default=None, alias="sync")
     switch_s: Seconds | None = Field(default=None, alias="switch")
-    pipelining: Annotated[tuple[Pipelining, ...], Field(min_length=1, max_length=6)] | None = None
+    pipelining: Annotated[tuple[Way, ...], Field(min_length=1, max_length=6)] | None = None
     staleness: Annotated[float, Field(ge=0, le=100)] = 1.0
     chunks: Annotated[int, Field(ge=1, le=64)] = 8
     chunk_s: Seconds = Field(default=0.0, alias="chunk_overhead")
@@ -76,7 +76,7 @@ class Split(Strict):
         return self
 
     @property
-    def ways(self) -> tuple[Pipelining, ...]:
+    def ways(self) -> tuple[Way, ...]:
         """Ways of pipelining to compare."""
         return self.pipelining or (FROM_TABLES if self.model is None else FROM_MODEL)
 

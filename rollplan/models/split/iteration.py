@@ -6,18 +6,20 @@
     dynamic-batch   the same with one chunk for each share in `finish`
     one-step        max(R, T) + sync: training uses the batch of the iteration before, then both wait for the weights
     async-batch     max(R, T, sync, (R + T + sync) / 2): weights move beside training, a batch trains once it is whole
-    async-streamed  max(R, T + K chunk, sync, (R + sync) / 2): training takes samples of a batch that is still being generated, in K chunks
-                    (optimistic)
+    async-streamed  max(R, T + K chunk, sync, (R + sync) / 2): training takes samples of a batch that is still being
+                    generated, in K chunks (optimistic)
 
-StreamRL Section 4 (Zhong et al. 2025) describes the behaviour; the recurrences are ours (docs/modes.md).
+StreamRL Fig. 5 (Zhong et al. 2025) shows the behaviour; the recurrences are ours (docs/modes.md). Interference slows a
+stage down for all of its time here, which is an upper limit; `models.pipelining` counts the overlap.
 """
 
 from __future__ import annotations
 
-from rollplan.models.split.problem import Pipelining, SplitProblem
+from rollplan.models.pipelining.iteration import batch_period_s, streamed_period_s
+from rollplan.models.split.problem import SplitProblem, Way
 
 
-def stages(problem: SplitProblem, way: Pipelining, pools: tuple[str, str], gpus: tuple[int, int]) -> tuple[float, float, float]:
+def stages(problem: SplitProblem, way: Way, pools: tuple[str, str], gpus: tuple[int, int]) -> tuple[float, float, float]:
     """Return seconds of rollout, training and iteration of separate stages on GPUs of their own."""
     rollout_s, train_s = problem.rollout[pools[0]][gpus[0]], problem.train[pools[1]][gpus[1]]
     sync_s = problem.sync(*pools)
@@ -28,8 +30,9 @@ def stages(problem: SplitProblem, way: Pipelining, pools: tuple[str, str], gpus:
     if way in ("async-batch", "async-streamed"):
         train_s += problem.chunks * problem.chunk_s if way == "async-streamed" else 0.0
         steady_s = problem.steady.get(pools[0], {}).get(gpus[0], rollout_s) * slower
-        turn_s = (steady_s + sync_s + (train_s if way == "async-batch" else 0.0)) / 2
-        return steady_s, train_s, max(steady_s, train_s, turn_s, sync_s)
+        period_s = batch_period_s if way == "async-batch" else streamed_period_s
+        # Those laws let the sync of one iteration run beside that of the next; over one link they follow each other.
+        return steady_s, train_s, max(sync_s, period_s(steady_s, train_s, sync_s))
     rollout_s *= slower
     if way == "one-step":
         return rollout_s, train_s, max(rollout_s, train_s) + sync_s

@@ -14,10 +14,10 @@ REL_TOL = 1e-9
 Mode = Literal["separate", "colocated"]
 Trim = Literal["paper", "safe"]
 Objective = Literal["time", "cost"]
-Pipelining = Literal["serial", "mini-batch", "dynamic-batch", "one-step", "async-batch", "async-streamed"]
+Way = Literal["serial", "mini-batch", "dynamic-batch", "one-step", "async-batch", "async-streamed"]
 Tables = Mapping[str, Mapping[int, float]]
 
-STALENESS: Mapping[Pipelining, int] = {
+STALENESS: Mapping[Way, int] = {
     "serial": 0, "mini-batch": 0, "dynamic-batch": 0, "one-step": 1, "async-batch": 1, "async-streamed": 1,
 }  # fmt: skip
 """By how many versions the weights that made a sample may be older than those it trains, without partial rollout."""
@@ -48,7 +48,7 @@ class SplitProblem:
     price_per_gpu_h: Mapping[str, float]
     sync_s: float = 0.0
     trim: Trim = "safe"
-    pipelining: tuple[Pipelining, ...] = ("one-step",)
+    pipelining: tuple[Way, ...] = ("one-step",)
     objective: Objective = "time"
     steady: Tables = field(default_factory=dict)
     finish: Mapping[str, Mapping[int, tuple[float, ...]]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class SplitProblem:
         if not self.pipelining:
             raise ValueError("pipelining must name at least one way, got none")
         for way in self.pipelining:
-            _choice("pipelining", way, get_args(Pipelining))
+            _choice("pipelining", way, get_args(Way))
 
     def sync(self, rollout_pool: str, train_pool: str) -> float:
         """Return the seconds of weight transfer between two pools."""
@@ -141,7 +141,7 @@ class SplitSolution:
     rollout_s: float
     train_s: float
     iteration_s: float
-    pipelining: Pipelining = "one-step"
+    pipelining: Way = "one-step"
 
     @property
     def gpus(self) -> int:

@@ -14,6 +14,7 @@ from rollplan.models.overheads import Provenance
 from rollplan.models.recipe import EngineSettings, Workload
 from rollplan.models.reference.decode_latency import decode_latency
 from rollplan.models.reference.forward import forward_seconds
+from rollplan.models.reference.grids import Side
 from rollplan.models.stages.rollout import Engine
 
 DENSE_SCALE, MOE_SCALE = 1.07, 1.2
@@ -29,7 +30,7 @@ class Calibration:
 
     scale: float
     overhead_ms: float
-    bound: str = "hi"
+    bound: Side = "hi"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,7 @@ def instances(
     found, reasons = [], []
     for tp in settings.tp or settings.latency or ((1,) if settings.ptl_s is not None else divisors(gpus_per_node)):
         layout = Layout(tp=tp)
-        setup = RolloutSetup(
-            architecture=model,
-            layout=layout,
-            context_tokens=workload.context_tokens,
-            gpu_memory_utilization=settings.gpu_memory_utilization,
-        )
+        setup = rollout_setup(model, layout, workload, settings)
         reason = obstacle(model, layout, gpus_per_node) or kv_obstacle(setup, gpu)
         law = None if reason else _law(model, gpu, tp, settings, used)
         if law is None:
@@ -75,6 +71,16 @@ def instances(
     return found, reasons
 
 
+def rollout_setup(model: Architecture, layout: Layout, workload: Workload, settings: EngineSettings) -> RolloutSetup:
+    """Return the memory setup of engines in this layout."""
+    return RolloutSetup(
+        architecture=model,
+        layout=layout,
+        context_tokens=workload.context_tokens,
+        gpu_memory_utilization=settings.gpu_memory_utilization,
+    )
+
+
 def _law(
     model: Architecture, gpu: Gpu, tp: int, settings: EngineSettings, used: Calibration
 ) -> tuple[TableLatency, Provenance, str] | None:
@@ -83,7 +89,7 @@ def _law(
     if settings.latency is not None:
         given = settings.latency.get(tp)
         return None if given is None else (given.law(), "measured", "engine.latency")
-    known = decode_latency(model, gpu.name, tp, "lo" if used.bound == "lo" else "hi")
+    known = decode_latency(model, gpu.name, tp, used.bound)
     if known is None:
         return None
     table = TableLatency(known.batches, known.contexts, known.ptl_ms).calibrated(used.scale, used.overhead_ms)

@@ -45,11 +45,11 @@ class Site:
 class Trainer:
     """The training side of one job on one site: times of layouts, and which of them fit."""
 
-    def __init__(self, model: Architecture, site: Site, work: Work, workload: Workload, settings: TrainerSettings, mfu_factor: float = 1.0):
+    def __init__(self, model: Architecture, site: Site, work: Work, workload: Workload, settings: TrainerSettings):
         self.model, self.site, self.work, self.workload, self.settings = model, site, work, workload, settings
         default = train_mfu(model, site.gpu.name)
         self.provenance: Provenance = "imported" if settings.mfu is not None else "estimated"
-        self.mfu = settings.mfu if settings.mfu is not None else default.value * mfu_factor
+        self.mfu = settings.mfu if settings.mfu is not None else default.value
         self.passes = Passes(settings.old_logprob + settings.reference + settings.critic, settings.critic)
         self._speeds: dict[int, TrainingSpeed] = {}
         self._fits: dict[Layout | tuple[int, int, int], tuple[int, int]] = {}
