@@ -17,9 +17,9 @@ from rollplan.cli.main import app
 from rollplan.models.hardware import Link, Pool
 from rollplan.models.latency_given import LatencyTable
 from rollplan.models.lengths.given import LengthsInput
+from rollplan.models.phase_times import PhaseTimes
 from rollplan.models.plan import Origin, PlannedGroup, PlannedJob, PoolUse, Settings
 from rollplan.models.plan_split import MemoryTerm, MemoryUse, Part, PlannedSplit, RuleOfThumb, SplitChoice, Step
-from rollplan.models.profile import Profile
 from rollplan.models.recipe import EngineSettings, Interference, TrainerSettings, Workload
 from rollplan.models.split.given import Split
 from rollplan.models.workload import Duration, Job, Phase
@@ -96,7 +96,7 @@ def test_every_key_of_a_scenario_stands_in_its_page() -> None:
         Scenario,
         Pool,
         Link,
-        Profile,
+        PhaseTimes,
         Job,
         Phase,
         Duration,

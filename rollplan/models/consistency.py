@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.hardware import Link, Pool, Role
 from rollplan.models.overheads import ROLLOUT_MEMORY_GB, TRAIN_MEMORY_GB
-from rollplan.models.profile import Profile
+from rollplan.models.phase_times import PhaseTimes
 from rollplan.models.reference.gpus import gpu_name
 from rollplan.models.split.given import budgets
 from rollplan.models.workload import Job, Phase
@@ -16,7 +16,7 @@ from rollplan.models.workload import Job, Phase
 Pools = Mapping[str, Pool]
 
 
-def findings(pools: Pools, links: Sequence[Link], profiles: Mapping[str, Profile], jobs: Sequence[Job]) -> Iterator[Finding]:
+def findings(pools: Pools, links: Sequence[Link], profiles: Mapping[str, PhaseTimes], jobs: Sequence[Job]) -> Iterator[Finding]:
     """Yield every fault that no single field shows."""
     yield from names_are_unique(jobs)
     yield from links_join_pools(pools, links)
@@ -127,7 +127,7 @@ def budgets_fit_together(pools: Pools, jobs: Sequence[Job]) -> Iterator[Finding]
             )
 
 
-def phases_are_given(path: str, job: Job, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
+def phases_are_given(path: str, job: Job, profiles: Mapping[str, PhaseTimes]) -> Iterator[Finding]:
     """Each phase has a time of its own or one from a profile; the guarantee `bound` needs the worst case."""
     if job.profile is not None and job.profile not in profiles:
         yield Finding(f"{path}.profile", f"`{job.profile}`", "is not in `profiles`", f"choose from {', '.join(profiles) or 'none given'}")

@@ -22,7 +22,7 @@ from rollplan.models.overheads import (
     look_up,
     sync_time,
 )
-from rollplan.models.profile import Profile
+from rollplan.models.phase_times import PhaseTimes
 from rollplan.models.scenario import Scenario
 from rollplan.models.split.given import budgets
 from rollplan.models.stages.phases import derived_phase
@@ -185,7 +185,7 @@ class _Resolver:
         return duration.worst_s or 0.0, duration.expected_s
 
     def _from_profile(self, path: str, role: Role, job: Job, phase: Phase) -> Duration:
-        profile: Profile = self.scenario.profiles[job.profile or ""]
+        profile: PhaseTimes = self.scenario.profiles[job.profile or ""]
         table = profile.rollout if role == "rollout" else profile.train
         gpus = phase.nodes * self.scenario.pools[phase.pool or ""].gpus_per_node
         duration = table.get(gpus)

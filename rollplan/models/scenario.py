@@ -13,7 +13,7 @@ from rollplan.models.consistency import findings
 from rollplan.models.errors import InputError
 from rollplan.models.hardware import Link, Pool
 from rollplan.models.inline import inlined
-from rollplan.models.profile import Profile
+from rollplan.models.phase_times import PhaseTimes
 from rollplan.models.strict import Strict, tuples
 from rollplan.models.workload import Job, Name
 from rollplan.models.yaml_reader import parse_yaml, read_yaml
@@ -33,7 +33,7 @@ class Scenario(Strict):
     description: Annotated[str, Field(max_length=2000)] = ""
     pools: Annotated[dict[Name, Pool], Field(min_length=1)]
     links: tuple[Link, ...] = ()
-    profiles: dict[Name, Profile] = Field(default_factory=dict)
+    profiles: dict[Name, PhaseTimes] = Field(default_factory=dict)
     guarantee: Literal["bound"] = "bound"
     max_group_size: Annotated[int, Field(ge=1, le=8)] = 5
     sync_holds: Literal["train", "rollout"] = "train"

@@ -1,1 +1,1 @@
-"""Measures and imports: phase times, latency curves, links, lengths. Built after the planner; nothing here yet."""
+"""Measures and imports: latency curves, phase times, links, lengths, other frameworks' logs. Everything ends in a `Profile`."""

@@ -18,7 +18,7 @@ class Provenance(Strict):
     source: Annotated[str, Field(min_length=1, max_length=500)]
 
 
-class Profile(Strict):
+class PhaseTimes(Strict):
     """Seconds per iteration of the stages of one job, for each number of GPUs that was measured.
 
     Only counts in the table are used; nothing is interpolated between parallel layouts.

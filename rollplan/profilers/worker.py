@@ -1,0 +1,140 @@
+"""Work that needs a heavy library runs in a process of its own: another interpreter may have it, and a crash stays there.
+
+A worker is a module with `main()` that calls `serve`. It may import the standard library, its heavy library and other
+such modules, nothing else: rollplan's own dependencies may be missing in the interpreter that has the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+_ROOT = Path(__file__).resolve().parents[2]
+_ANSWER = "ROLLPLAN_WORKER_ANSWER"
+_TAIL = 12
+
+
+class WorkerError(Exception):
+    """The worker could not do its work; the message says why and what to do, in words for the user."""
+
+
+def ask(
+    module: str,
+    request: Mapping[str, Any],
+    python: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> Any:
+    """Return the answer of a worker to a request, both plain JSON data.
+
+    python: interpreter that has the heavy library; absent, this one. environment: what is added to ours. on_line: gets
+    every line that the worker prints (progress, warnings of libraries). Raises `WorkerError` if it fails, is killed, or
+    takes longer than timeout_s.
+    """
+    with tempfile.TemporaryDirectory(prefix="rollplan-") as folder:
+        answer = Path(folder) / "answer.json"
+        command = [python or sys.executable, "-m", module]
+        added = {**(environment or {}), "PYTHONPATH": _python_path(), _ANSWER: str(answer)}
+        try:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **added},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise WorkerError(f"{command[0]} cannot be started ({error.strerror}); give the path of a Python interpreter") from None
+        tail = _talk(process, json.dumps(request), timeout_s, on_line)
+        if not answer.exists():
+            end = f"killed by signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
+            raise WorkerError("\n".join([f"the worker {module} ended without an answer ({end}); its last lines:", *tail]))
+        given = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in given:
+        raise WorkerError(given["error"])
+    return given["answer"]
+
+
+def serve(work: Callable[[Any], Any]) -> NoReturn:
+    """Answer the request on stdin; called by a worker's `main`. A `WorkerError` becomes the caller's, words and all."""
+    place = Path(os.environ[_ANSWER])
+    try:
+        given = {"answer": work(json.load(sys.stdin))}
+    except WorkerError as error:
+        given = {"error": str(error)}
+    except ImportError as error:
+        given = {"error": f"{sys.executable} cannot import {error.name or error} ({error}); name an interpreter that has it with --python"}
+    except Exception as error:
+        traceback.print_exc()
+        given = {"error": f"{type(error).__name__}: {error}"}
+    place.write_text(json.dumps(given), encoding="utf-8")
+    sys.stdout.flush()
+    # Engines leave threads and processes behind that would keep the interpreter alive.
+    os._exit(0)
+
+
+def _python_path() -> str:
+    """Return a path on which the worker finds this very rollplan, before whatever is there."""
+    known = os.environ.get("PYTHONPATH")
+    return str(_ROOT) if not known else os.pathsep.join([str(_ROOT), known])
+
+
+def _talk(process: subprocess.Popen[str], request: str, timeout_s: float | None, on_line: Callable[[str], None] | None) -> list[str]:
+    """Send the request, pass on what the worker prints, and return its last lines; the worker has ended afterwards."""
+    from threading import Timer
+
+    assert process.stdin is not None
+    assert process.stdout is not None
+    late = False
+
+    def stop() -> None:
+        nonlocal late
+        late = True
+        _kill(process)
+
+    timer = Timer(timeout_s, stop) if timeout_s is not None else None
+    tail: list[str] = []
+    try:
+        if timer is not None:
+            timer.start()
+        try:
+            process.stdin.write(request)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
+        for line in process.stdout:
+            tail = [*tail[1 - _TAIL :], line.rstrip("\n")]
+            if on_line is not None:
+                on_line(line.rstrip("\n"))
+        process.wait()
+    except BaseException:
+        _kill(process)
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+        process.stdout.close()
+    if late:
+        raise WorkerError(f"the worker took longer than {timeout_s:g} s and was stopped; ask for less, or allow more time")
+    return tail
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Stop the worker and every process that it started."""
+    import signal
+    from contextlib import suppress
+
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
