@@ -14,6 +14,7 @@ from rollplan import __version__
 from rollplan.cli import check, diff, dispatch, explain, fit, plan, schema, split, what_if
 from rollplan.cli.exits import Exit
 from rollplan.cli.output import note
+from rollplan.cli.profile import group
 
 app = typer.Typer(
     name="rollplan",
@@ -48,6 +49,7 @@ app.command("split")(split.command)
 app.command("dispatch")(dispatch.command)
 app.command("fit")(fit.command)
 app.command("what-if")(what_if.command)
+app.add_typer(group.app, name="profile")
 
 
 def run() -> NoReturn:

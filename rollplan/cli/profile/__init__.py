@@ -1,0 +1,1 @@
+"""`rollplan profile`: measure, or read what others measured."""

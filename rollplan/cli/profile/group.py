@@ -1,0 +1,12 @@
+"""`rollplan profile`: one verb for each thing that is measured, each in a module of its own."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def root() -> None:
+    """Measure phase times, latency, links and lengths, or read the log of a run: everything ends in a profile file."""
