@@ -177,9 +177,19 @@ COMMANDS = {
     "diff": "old new --exit-code --json",
     "schema": "file",
     "split": "scenario --job --json",
-    "dispatch": "scenario --job --instances --recall --method --time-limit --seed --json",
+    "dispatch": "scenario --job --instances --recall --ranker --method --time-limit --seed --json",
     "fit": "scenario --job --rollout --train --colocated --json",
+    "calibrate": "scenario samples --job --rollout-gpus --train-gpus -o/--output --json --force",
     "what-if": "plan changes --job --json",
+    "profile import": "log --framework --name -o/--output --json --force",
+    "profile link": "--python --rank --ranks --address --interface --backend --streams --megabytes --time-limit -o/--output --json --force",
+    "advise": "log --config --framework --run --placement --rollout-gpus --train-gpus --staleness --model --gpu --price --json",
+    "profile rollout": "--model --engine --python --tp --batches --contexts --max-num-seqs --weights --prompt-tokens --enforce-eager"
+    " --spread --time-limit --processes -o/--output --json --force",
+    "profile lengths": "samples --column --text --prompt-column --group --step-column --limit --unit --ranker --prompts --estimates --seed"
+    " -o/--output --json --force",
+    "profile train": "--model --python --tokens --lengths --checkpointing --dtype --moves --disk --spread --time-limit"
+    " -o/--output --force --json",
 }
 
 

@@ -54,3 +54,14 @@ def test_the_reality_benchmark_accounts_for_every_published_line_and_answers_eve
     # 34 runs by reference data, 25 with an assumed length, 36 by another run of the experiment; none is refused.
     assert predicted == [34, 25, 36]
     assert sum(line.startswith(("yes ", "no  ")) for line in printed) == 11
+
+
+def test_the_ranker_benchmark_prints_two_rows_for_people_and_for_each_model(tmp_path: Path) -> None:
+    """On made-up questions: its data are not in the repository."""
+    questions = [f"question {number} of {'many ' * (number % 9)}words" for number in range(150)]
+    people = ["question,answer_words", *(f"{question},{20 + 5 * (number % 9)}" for number, question in enumerate(questions))]
+    models = ["question,model,output_words", *(f"{question},small,{30 + number % 7}" for number, question in enumerate(questions))]
+    (tmp_path / "people.csv").write_text("\n".join(people))
+    (tmp_path / "models.csv").write_text("\n".join(models))
+    given = ("--prompts", str(tmp_path / "people.csv"), "--outputs", str(tmp_path / "models.csv"), "--seeds", "2")
+    assert [line.split()[0] for line in run("ranker.py", *given)[1:]] == ["people,", "mean", "small,", "mean", "chance", *["StreamRL"] * 3]

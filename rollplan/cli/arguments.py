@@ -35,6 +35,16 @@ def output_path(path: Path, force: bool) -> None:
         raise InputError(str(path), [Finding("-o", f"`{path}`", "exists and is not a plan", "choose another path, or add --force")])
 
 
+def profile_path(path: Path, force: bool) -> None:
+    """Refuse, before any work is done, a place that cannot be written or that holds something else than a profile."""
+    from rollplan.models.files import writable
+    from rollplan.models.profile.file import is_profile
+
+    writable(path)
+    if path.exists() and not force and not is_profile(path):
+        raise InputError(str(path), [Finding("-o", f"`{path}`", "exists and is not a profile", "choose another path, or add --force")])
+
+
 def layout(text: str, option: str) -> Layout:
     """Return a parallel layout, such as `tp4-pp2-dp8`."""
     from rollplan.models.layout import Layout
@@ -43,3 +53,26 @@ def layout(text: str, option: str) -> Layout:
         return Layout.parse(text)
     except ValueError as error:
         raise InputError("command line", [Finding(option, f"`{text}`", f"is not a layout: {error}", "write tp4-pp2-dp8")]) from None
+
+
+def price_per_h(text: str, option: str) -> float:
+    """Return `3.2 $/h` as dollars per hour."""
+    from pydantic_core import PydanticCustomError
+
+    from rollplan.models.units import PRICE
+
+    try:
+        return PRICE.parse(text)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        raise InputError("command line", [Finding(option, f"`{text}`", context["problem"], context["remedy"])]) from None
+
+
+def whole_numbers(text: str | None, option: str) -> tuple[int, ...] | None:
+    """Return `1,2,4` as ascending whole numbers from 1, each once; None for None."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) for part in parts):
+        raise InputError("command line", [Finding(option, f"`{text}`", "is not a list of whole numbers from 1", "write 1,2,4")])
+    return tuple(sorted({int(part) for part in parts}))

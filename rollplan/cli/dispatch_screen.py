@@ -48,6 +48,7 @@ def dispatch_data(found: JobDispatch) -> dict[str, Any]:
         "slots": found.problem.admission.slots,
         "kv_tokens": found.problem.admission.kv_tokens,
         "output_tokens": found.problem.output_tokens.tolist(),
+        "recall": found.recall,
         "makespan_s": best.value,
         "bound_s": best.bound.value,
         "proof": best.bound.proof,

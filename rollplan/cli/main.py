@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from rollplan import __version__
-from rollplan.cli import check, diff, dispatch, explain, fit, plan, schema, split, what_if
+from rollplan.cli import advise, calibrate, check, diff, dispatch, explain, fit, plan, schema, split, what_if
 from rollplan.cli.exits import Exit
 from rollplan.cli.output import note
 from rollplan.cli.profile import group
@@ -49,6 +49,8 @@ app.command("split")(split.command)
 app.command("dispatch")(dispatch.command)
 app.command("fit")(fit.command)
 app.command("what-if")(what_if.command)
+app.command("calibrate")(calibrate.command)
+app.command("advise")(advise.command)
 app.add_typer(group.app, name="profile")
 
 

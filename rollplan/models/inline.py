@@ -3,6 +3,7 @@
     model: {config: qwen3_8b/config.json}                      a Hugging Face configuration
     lengths: {file: lengths.csv, column: tokens}               token counts of responses
     latency: {file: latency.csv}                               measured decode steps: tp, context, batch, ms
+    measured: profile.json                                     what a profile says, where the scenario says nothing
 
 Paths are relative to the scenario's folder.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.latency_given import inline_latency
 from rollplan.models.lengths.given import inline_trace
+from rollplan.models.profile.settings import with_profile
 from rollplan.models.reference.architectures import from_hf_config
 from rollplan.models.strict import show
 
@@ -40,15 +42,17 @@ def inlined(raw: object, scenario: Path) -> object:
 def _job(path: str, job: object, folder: Path, faults: list[Finding]) -> object:
     if not isinstance(job, dict):
         return job
-    job = _holder(path, job, folder, faults)
+    job = _holder(path, job, folder, faults, splits=False)
     if isinstance(split := job.get("split"), dict):
-        job["split"] = _holder(f"{path}.split", split, folder, faults)
+        job["split"] = _holder(f"{path}.split", split, folder, faults, splits=True)
     return job
 
 
-def _holder(path: str, holder: dict[object, object], folder: Path, faults: list[Finding]) -> dict[object, object]:
+def _holder(path: str, holder: dict[object, object], folder: Path, faults: list[Finding], splits: bool) -> dict[object, object]:
     """Return a mapping that may hold a model and a workload with their files inlined."""
     holder = dict(holder)
+    if "measured" in holder:
+        holder = _with_profile(f"{path}.measured", holder, folder, faults, splits)
     if isinstance(model := holder.get("model"), dict) and "config" in model:
         holder["model"] = _read(f"{path}.model", "config", model, lambda: _model(model, folder), faults)
     workload = holder.get("workload")
@@ -60,6 +64,15 @@ def _holder(path: str, holder: dict[object, object], folder: Path, faults: list[
         read = _read(f"{path}.engine.latency", "file", latency, lambda: inline_latency(latency, folder), faults)
         holder["engine"] = {**engine, "latency": read}
     return holder
+
+
+def _with_profile(path: str, holder: dict[object, object], folder: Path, faults: list[Finding], splits: bool) -> dict[object, object]:
+    """Return a mapping with what the profile says that it names, and without the name."""
+    try:
+        return with_profile(holder, folder, splits)
+    except InputError as error:
+        faults += [_placed(path, "", {"": holder["measured"]}, error.source, found) for found in error.findings]
+        return {key: value for key, value in holder.items() if key != "measured"}
 
 
 def _model(model: dict[object, object], folder: Path) -> object:
@@ -86,16 +99,19 @@ def _read(path: str, key: str, given: dict[object, object], read: Callable[[], o
         faults += [_placed(path, key, given, error.source, found) for found in error.findings]
     except OSError as error:
         faults.append(
-            Finding(f"{path}.{key}", show(given[key]), f"cannot be read ({error.strerror})", "check the path and its permissions")
+            Finding(_joined(path, key), show(given[key]), f"cannot be read ({error.strerror})", "check the path and its permissions")
         )
     return given
 
 
 def _placed(path: str, key: str, given: dict[object, object], source: str, found: Finding) -> Finding:
     """Return a fault with its place in the scenario: of what stands there, of the file as a whole, or inside of the file."""
-    if source in (_OWN, "lengths", "latency"):
-        place = ".".join(part for part in (path, found.path.removeprefix(source).strip(".")) if part)
-        return Finding(place, found.value, found.problem, found.remedy)
+    if source in (_OWN, "lengths", "latency", "measured"):
+        return Finding(_joined(path, found.path.removeprefix(source).strip(".")), found.value, found.problem, found.remedy)
     if found.path == source:
-        return Finding(f"{path}.{key}", show(given[key]), found.problem, found.remedy)
-    return Finding(f"{path}.{key}, {found.path}", found.value, found.problem, found.remedy)
+        return Finding(_joined(path, key), show(given[key]), found.problem, found.remedy)
+    return Finding(f"{_joined(path, key)}, {found.path}", found.value, found.problem, found.remedy)
+
+
+def _joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if key else path

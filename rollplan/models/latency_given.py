@@ -3,6 +3,7 @@
 engine: {ptl: {1: 8.4 ms, 64: 11.7 ms}}
 engine: {latency: {1: {contexts: [512, 8192], batches: [1, 64], ms: [[7.1, 7.3], [9.0, 14.2]]}}}
 engine: {latency: {file: latency.csv}}          columns tp, context, batch, ms; read when the file is loaded
+engine: {latency: {file: profile.json}}         what `rollplan profile rollout` measured: the medians
 """
 
 from __future__ import annotations
@@ -55,15 +56,18 @@ def inline_latency(raw: object, folder: Path) -> object:
         return raw
     file = raw["file"]
     if not isinstance(file, str) or not file.strip() or "\0" in file:
-        raise InputError("latency", [Finding("file", show(file), "is not text", "write the path of a CSV file")])
+        raise InputError("latency", [Finding("file", show(file), "is not text", "write the path of a CSV file or a profile")])
     if len(raw) > 1:
         raise InputError("latency", [Finding("", show(dict(raw)), "gives more than `file`", "keep `file`, or the tables")])
     return read_latency(folder / file)
 
 
 def read_latency(path: Path) -> dict[int, dict[str, object]]:
-    """Return the tables of a CSV file by tp, as plain data; raise `InputError` with every row at fault."""
-    rows = csv.DictReader(StringIO(read_text(path, "latency table")))
+    """Return the tables of a CSV file or a profile by tp, as plain data; raise `InputError` with every row at fault."""
+    text = read_text(path, "latency table")
+    if text.lstrip().startswith("{"):
+        return _of_profile(path)
+    rows = csv.DictReader(StringIO(text))
     if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
         problem = f"has no column {', '.join(missing)}"
         raise InputError(str(path), [Finding(str(path), "", problem, f"give the columns {', '.join(COLUMNS)}")])
@@ -88,6 +92,25 @@ def read_latency(path: Path) -> dict[int, dict[str, object]]:
     if faults:
         raise InputError(str(path), faults[:10])
     return {tp: _table(table) for tp, table in sorted(cells.items())}
+
+
+def _of_profile(path: Path) -> dict[int, dict[str, object]]:
+    """Return the medians of a profile's decode section; cells beyond the KV cache are filled in."""
+    # Only here: a scenario that brings no profile should not load what profiles rest on.
+    from rollplan.models.profile.file import Profile
+
+    section = Profile.load(path).decode
+    if section is None:
+        remedy = "give one that `rollplan profile rollout` wrote"
+        raise InputError(str(path), [Finding("decode", "", "is missing: the profile holds no decode latency", remedy)])
+    return {
+        curve.tp: {
+            "batches": list(curve.batches),
+            "contexts": [float(context) for context in curve.contexts],
+            "ms": curve.complete_ms().tolist(),
+        }
+        for curve in sorted(section.curves, key=lambda curve: curve.tp)
+    }
 
 
 def _rows(rows: csv.DictReader[str], path: Path) -> Iterator[dict[str, str]]:

@@ -1,7 +1,8 @@
 """Work that needs a heavy library runs in a process of its own: another interpreter may have it, and a crash stays there.
 
 A worker is a module with `main()` that calls `serve`. It may import the standard library, its heavy library and other
-such modules, nothing else: rollplan's own dependencies may be missing in the interpreter that has the engine.
+such modules, nothing else: rollplan's own dependencies may be missing in the interpreter that has the engine. It prints
+its progress in lines that begin with `PROGRESS`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+if TYPE_CHECKING:
+    from rollplan.models.errors import InputError
+
+PROGRESS = "rollplan: "
 _ROOT = Path(__file__).resolve().parents[2]
 _ANSWER = "ROLLPLAN_WORKER_ANSWER"
 _TAIL = 12
 
 
 class WorkerError(Exception):
-    """The worker could not do its work; the message says why and what to do, in words for the user."""
+    """Raised inside of a worker that cannot do its work. The message says why; what stands behind its last `; ` is the way out."""
 
 
 def ask(
@@ -36,8 +41,8 @@ def ask(
     """Return the answer of a worker to a request, both plain JSON data.
 
     python: interpreter that has the heavy library; absent, this one. environment: what is added to ours. on_line: gets
-    every line that the worker prints (progress, warnings of libraries). Raises `WorkerError` if it fails, is killed, or
-    takes longer than timeout_s.
+    every line that the worker prints (progress, warnings of libraries). Raises `InputError` if it fails, is killed, or takes
+    longer than timeout_s.
     """
     with tempfile.TemporaryDirectory(prefix="rollplan-") as folder:
         answer = Path(folder) / "answer.json"
@@ -55,19 +60,30 @@ def ask(
                 start_new_session=True,
             )
         except OSError as error:
-            raise WorkerError(f"{command[0]} cannot be started ({error.strerror}); give the path of a Python interpreter") from None
-        tail = _talk(process, json.dumps(request), timeout_s, on_line)
+            raise failure(module, f"{command[0]} cannot be started ({error.strerror}); give the path of a Python interpreter") from None
+        tail = _talk(module, process, json.dumps(request), timeout_s, on_line)
         if not answer.exists():
             end = f"killed by signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
-            raise WorkerError("\n".join([f"the worker {module} ended without an answer ({end}); its last lines:", *tail]))
+            raise failure(module, "\n".join([f"ended without an answer ({end}); its last lines:", *tail]))
         given = json.loads(answer.read_text(encoding="utf-8"))
     if "error" in given:
-        raise WorkerError(given["error"])
+        raise failure(module, given["error"])
     return given["answer"]
 
 
+def failure(module: str, message: str) -> InputError:
+    """Return what a worker says as an error: its way out is what stands behind the last semicolon, its last lines follow."""
+    from rollplan.models.errors import Finding, InputError
+
+    head, *rest = (line.rstrip() for line in message.splitlines() if line.strip())
+    problem, _, remedy = head.rpartition("; ")
+    way_out = "\n    ".join([remedy if problem else "correct what it names", *rest])
+    return InputError(module, [Finding("measurement", "", problem or head, way_out)])
+
+
 def serve(work: Callable[[Any], Any]) -> NoReturn:
-    """Answer the request on stdin; called by a worker's `main`. A `WorkerError` becomes the caller's, words and all."""
+    """Answer the request on stdin; called by a worker's `main`. The words of a `WorkerError` reach the caller."""
+    _end_with_the_caller()
     place = Path(os.environ[_ANSWER])
     try:
         given = {"answer": work(json.load(sys.stdin))}
@@ -84,13 +100,25 @@ def serve(work: Callable[[Any], Any]) -> NoReturn:
     os._exit(0)
 
 
+def _end_with_the_caller() -> None:
+    """Ask the kernel to stop this process when the one that waits for its answer is gone; elsewhere than on Linux it works on."""
+    import ctypes
+    import signal
+
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
 def _python_path() -> str:
     """Return a path on which the worker finds this very rollplan, before whatever is there."""
     known = os.environ.get("PYTHONPATH")
     return str(_ROOT) if not known else os.pathsep.join([str(_ROOT), known])
 
 
-def _talk(process: subprocess.Popen[str], request: str, timeout_s: float | None, on_line: Callable[[str], None] | None) -> list[str]:
+def _talk(
+    module: str, process: subprocess.Popen[str], request: str, timeout_s: float | None, on_line: Callable[[str], None] | None
+) -> list[str]:
     """Send the request, pass on what the worker prints, and return its last lines; the worker has ended afterwards."""
     from threading import Timer
 
@@ -126,7 +154,7 @@ def _talk(process: subprocess.Popen[str], request: str, timeout_s: float | None,
             timer.cancel()
         process.stdout.close()
     if late:
-        raise WorkerError(f"the worker took longer than {timeout_s:g} s and was stopped; ask for less, or allow more time")
+        raise failure(module, f"the worker took longer than {timeout_s:g} s and was stopped; ask for less, or allow more time")
     return tail
 
 

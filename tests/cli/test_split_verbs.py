@@ -167,7 +167,7 @@ def test_dispatch_json_is_the_dispatch(cli: Call, one: Scenario) -> None:
     """With the order of every instance, so that another program can follow it."""
     data = told(cli("dispatch", "one.yaml", "--instances", "2", "--recall", "0.5", "--seed", "4", "--json"))
     found = dispatch_job(one, instances=2, recall=0.5, seed=4)
-    keys = "bound_s gap instances job kv_tokens layout makespan_s methods orders output_tokens pool proof slots stopped"
+    keys = "bound_s gap instances job kv_tokens layout makespan_s methods orders output_tokens pool proof recall slots stopped"
     assert sorted(data) == keys.split()
     assert data["orders"] == [list(order) for order in found.found.solution.orders]
     assert sorted(sample for order in data["orders"] for sample in order) == list(range(32))

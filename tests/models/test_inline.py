@@ -18,7 +18,7 @@ from rollplan.models.hardware import Link, Pool
 from rollplan.models.reference.architectures import architecture
 from rollplan.models.units import BANDWIDTH, DURATION, MEMORY, PARAMETERS, PRICE, Unit
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
+EXAMPLES = sorted(path for path in (Path(__file__).parents[2] / "examples").rglob("*.yaml") if "pools:" in path.read_text())
 CONFIG = {
     "model_type": "qwen3",
     "num_hidden_layers": 36,
@@ -205,7 +205,7 @@ def test_a_trace_in_a_file_and_in_place_is_one_too_many(folder: Path) -> None:
     ("latency", "says"),
     [
         ({"file": "nowhere.csv"}, "file = `nowhere.csv`: does not exist; give the path of a latency table file"),
-        ({"file": 3}, "file = `3`: is not text; write the path of a CSV file"),
+        ({"file": 3}, "file = `3`: is not text; write the path of a CSV file or a profile"),
         ({"file": "hole.csv"}, "file, tp 1: has no row for batch 64 at context 8192; measure every pair"),
         (
             {"file": "lengths.csv"},

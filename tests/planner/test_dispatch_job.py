@@ -155,3 +155,20 @@ def test_a_job_without_any_plan_says_why() -> None:
     large["jobs"][0]["split"]["model"] = "Qwen2.5-72B"
     with pytest.raises(InfeasibleError, match="fit on no number of GPUs within the budget"):
         dispatch_job(Scenario.from_dict(large))
+
+
+def test_without_a_ranker_requests_are_spread_at_random_in_equal_shares() -> None:
+    """Nothing else can be done without lengths; the bound stands all the same."""
+    found = dispatch_job(scenario(), recall=None)
+    sizes = [len(order) for order in found.found.solution.orders]
+    assert [tried.name for tried in found.candidates] == ["even"]
+    assert max(sizes) - min(sizes) <= 1
+    assert found.recall is None
+    assert verify(found.problem, found.found.solution) == ()
+    assert found.found.bound.value == pytest.approx(dispatch_job(scenario()).found.bound.value)
+
+
+def test_an_exact_search_needs_lengths() -> None:
+    """It would find the optimum of lengths that nobody knows."""
+    with pytest.raises(InputError, match="needs a ranker of lengths"):
+        dispatch_job(scenario(), recall=None, method="exact")

@@ -9,6 +9,9 @@ import numpy as np
 from rollplan.models.decode import Admission
 from rollplan.models.latency import AffineLatency, IntArray, TableLatency
 
+TAIL_SHARE = 0.2
+"""StreamRL's alpha."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DispatchProblem:
@@ -28,7 +31,7 @@ class DispatchProblem:
     admission: Admission
     latency: AffineLatency | TableLatency
     estimated_tokens: IntArray | None = None
-    tail_share: float = 0.2
+    tail_share: float = TAIL_SHARE
     class_caps: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:

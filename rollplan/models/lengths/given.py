@@ -6,6 +6,7 @@ lengths: {histogram: {edges: [0, 1000, 4000], shares: [0.7, 0.3]}, limit: 4096}
 lengths: {quantiles: {0.5: 800, 0.9: 3000}, limit: 8192}
 lengths: {trace: [812, 4096, 300], limit: 4096}            or, read when the file is loaded,
 lengths: {file: lengths.csv, column: tokens, limit: 4096}
+lengths: {file: profile.json}                              what `rollplan profile lengths` measured
 """
 
 from __future__ import annotations
@@ -133,9 +134,10 @@ class LengthsInput(Strict):
 
 
 def inline_trace(raw: object, folder: Path) -> object:
-    """Return `raw` with `file` and `column` replaced by the `trace` they lead to; anything else as it is.
+    """Return `raw` with `file` and `column` replaced by the `trace` they lead to, or a profile's `quantiles` and `limit`.
 
-    folder: where a relative path begins, that of the scenario. Raises `InputError` for a file that cannot be used.
+    Anything else is returned as it is. folder: where a relative path begins, that of the scenario. Raises `InputError` for
+    a file that cannot be used.
     """
     if not isinstance(raw, Mapping) or "file" not in raw:
         return raw
@@ -144,7 +146,26 @@ def inline_trace(raw: object, folder: Path) -> object:
         if not isinstance(value, str) or not value.strip() or "\0" in value:
             remedy = "write the path of a CSV or JSONL file" if key == "file" else "write the name of a column"
             raise InputError("lengths", [Finding(f"lengths.{key}", show(value), "is not text", remedy)])
-    if "trace" in raw:
-        raise InputError("lengths", [Finding("lengths", "", "gives `file` and `trace`", "keep one of the two")])
+    for form in ("trace", "quantiles"):
+        if form in raw:
+            raise InputError("lengths", [Finding("lengths", "", f"gives `file` and `{form}`", "keep one of the two")])
     rest = {key: value for key, value in raw.items() if key not in ("file", "column")}
+    if Path(file).suffix.lower() == ".json":
+        if "column" in raw:
+            raise InputError("lengths", [Finding("lengths.column", show(column), "has no effect on a profile", "leave it out")])
+        return {**_of_profile(folder / file), **rest}
     return {**rest, "trace": read_trace(folder / file, column)}
+
+
+def _of_profile(path: Path) -> dict[str, object]:
+    """Return the quantiles and the limit of a profile's lengths."""
+    # Only here: a scenario that brings no profile should not load what profiles rest on.
+    from rollplan.models.profile.file import Profile
+
+    section = Profile.load(path).lengths
+    remedy = "give one that `rollplan profile lengths` wrote"
+    if section is None:
+        raise InputError(str(path), [Finding("lengths", "", "is missing: the profile holds no lengths", remedy)])
+    if section.unit != "tokens":
+        raise InputError(str(path), [Finding("lengths.unit", f"`{section.unit}`", "is not tokens", f"{remedy} from token counts")])
+    return {"quantiles": dict(section.quantiles), "limit": section.limit}

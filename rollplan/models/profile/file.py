@@ -10,8 +10,13 @@ from pydantic import Field
 
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.files import read_text, write_whole
+from rollplan.models.profile.calibration import Calibration
+from rollplan.models.profile.decode import DecodeProfile
+from rollplan.models.profile.lengths import LengthsProfile
+from rollplan.models.profile.link import LinkProfile
 from rollplan.models.profile.origin import Origin, Text
 from rollplan.models.profile.run import LoggedRun
+from rollplan.models.profile.training import TrainingProfile
 from rollplan.models.strict import Strict, tuples
 
 
@@ -22,6 +27,11 @@ class Profile(Strict):
     name: Text
     origin: Origin
     runs: Annotated[tuple[LoggedRun, ...], Field(max_length=1000)] = ()
+    decode: DecodeProfile | None = None
+    lengths: LengthsProfile | None = None
+    training: TrainingProfile | None = None
+    link: LinkProfile | None = None
+    calibration: Calibration | None = None
     warnings: tuple[Text, ...] = ()
 
     @classmethod
@@ -40,3 +50,12 @@ class Profile(Strict):
     def save(self, path: Path) -> None:
         """Write the file whole or not at all."""
         write_whole(path, self.to_json())
+
+
+def is_profile(path: Path) -> bool:
+    """Return whether a file is a profile, of this version or another one."""
+    try:
+        raw = json.loads(read_text(path, "profile"))
+    except (InputError, ValueError, RecursionError):
+        return False
+    return isinstance(raw, dict) and str(raw.get("format", "")).startswith("rollplan/profile/")

@@ -43,6 +43,7 @@ AmountName = Literal[
     "response_clipped",
     "prompt_mean",
     "prompt_max",
+    "sequence_mean",
     "tokens",
     "samples",
     "tokens_per_gpu_s",
@@ -58,7 +59,8 @@ AmountName = Literal[
     "reward",
     "queue",
 ]
-"""tokens, samples: of the whole step. *_mean, *_max, *_min: tokens. response_clipped, mfu, *_idle: shares."""
+"""tokens, samples: of the whole step. *_mean, *_max, *_min: tokens; sequence: prompt and response together.
+response_clipped, mfu, *_idle: shares."""
 Mode = Literal["sync", "async", "unknown"]
 PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 

@@ -20,12 +20,13 @@ from rollplan.planner.split import decide
 
 @dataclass(frozen=True, slots=True)
 class JobDispatch:
-    """One typical batch of a job. layout: of one instance. found: the chosen dispatch with its bound."""
+    """One typical batch of a job. layout: of one instance. recall: of the ranker, None without one. found: with its bound."""
 
     job: str
     pool: str
     layout: str
     problem: DispatchProblem
+    recall: float | None
     candidates: tuple[Candidate, ...]
     found: Certified[DispatchSolution]
 
@@ -34,16 +35,19 @@ def dispatch_job(
     scenario: Scenario,
     job: str | None = None,
     instances: int | None = None,
-    recall: float = 1.0,
+    recall: float | None = 1.0,
     method: Method = "best",
     limits: Limits | None = None,
     seed: int = 0,
 ) -> JobDispatch:
     """Return how to spread one iteration's samples over the instances of the job's plan.
 
-    instances: instead of the plan's, at most one per sample. recall: of the length ranker; 1 knows all lengths. Raises
-    `InputError` for a job without a model, or whose plan has no layout of ours, `InfeasibleError` if it has no plan.
+    instances: instead of the plan's, at most one per sample. recall: of the length ranker; 1 knows all lengths,
+    None is no ranker. Raises `InputError` for a job without a model, or whose plan has no layout of ours, and for an exact
+    search without a ranker; `InfeasibleError` if it has no plan.
     """
+    if recall is None and method == "exact":
+        raise InputError(scenario.name, [Finding("method", "`exact`", "needs a ranker of lengths", "choose `best`, or give --recall")])
     asking = {entry.name: entry.split for entry in scenario.jobs if entry.split is not None and entry.split.model is not None}
     names = ", ".join(asking) or "none: no job has a `split` with `model` and `workload`"
     if job is not None and job not in asking:
@@ -76,4 +80,4 @@ def dispatch_job(
     limits = limits or Limits()
     tried = candidates(problem, seed, recall, limits.stop)
     found = solve(problem, method, limits, seed, recall, tried)
-    return JobDispatch(name, pool, str(option.instance.layout), problem, tuple(tried), found)
+    return JobDispatch(name, pool, str(option.instance.layout), problem, recall, tuple(tried), found)

@@ -58,13 +58,17 @@ class Candidate:
     reason: str = ""
 
 
-def candidates(problem: DispatchProblem, seed: int = 0, recall: float = 1.0, stop: Callable[[], object] = lambda: None) -> list[Candidate]:
+def candidates(
+    problem: DispatchProblem, seed: int = 0, recall: float | None = 1.0, stop: Callable[[], object] = lambda: None
+) -> list[Candidate]:
     """Return what each heuristic makes, then `improved`, which starts from the best of them; all look at estimates only.
 
     recall: of the ranker. Below 1, the expected makespan is the mean of `DRAWS` simulations in which requests of the tail
-    and others have exchanged their lengths (`with_recall`).
+    and others have exchanged their lengths (`with_recall`). None: no ranker, so only `even`, which asks for no lengths.
     """
     seen = problem.as_estimated()
+    if recall is None:
+        return [_candidate(seen, [seen], "even", seed)]
     rng = np.random.default_rng(seed)
     truths = [seen] if recall == 1 else [with_recall(seen, recall, rng).as_estimated() for _ in range(DRAWS)]
     found = [_candidate(seen, truths, name, seed) for name in HEURISTICS]
@@ -77,7 +81,7 @@ def solve(
     method: Method = "best",
     limits: Limits | None = None,
     seed: int = 0,
-    recall: float = 1.0,
+    recall: float | None = 1.0,
     tried: list[Candidate] | None = None,
 ) -> Certified[DispatchSolution]:
     """Return a dispatch with its makespan at the true lengths, and a bound that no dispatch can undercut.

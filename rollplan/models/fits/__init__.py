@@ -1,0 +1,1 @@
+"""Laws fitted to what was measured, each with its error."""

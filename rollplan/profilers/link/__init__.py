@@ -1,0 +1,1 @@
+"""Measures a link: latency, throughput of one and several streams, broadcast."""

@@ -1,0 +1,1 @@
+"""Measures an inference engine: decode latency by batch and context, prefill, KV capacity."""

@@ -1,0 +1,120 @@
+"""Workers: their answers and their words come through, whatever happens to them; none outlives its caller."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rollplan.models.errors import InputError
+from rollplan.profilers.worker import ask
+
+WORKER = """
+import os, signal, sys, time
+from rollplan.profilers.worker import PROGRESS, WorkerError, serve
+
+def work(request):
+    print(PROGRESS + "at work")
+    print("a warning of a library", file=sys.stderr)
+    match request["do"]:
+        case "double":
+            return {"twice": 2 * request["number"]}
+        case "refuse":
+            raise WorkerError("the engine has no room; ask for less\\nits last line")
+        case "fail":
+            raise ZeroDivisionError("by accident")
+        case "import":
+            import no_such_engine
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "leave":
+            sys.exit(3)
+        case "sleep":
+            open(request["alive"], "w").write(str(os.getpid()))
+            time.sleep(600)
+
+if __name__ == "__main__":
+    serve(work)
+"""
+
+
+@pytest.fixture(autouse=True)
+def worker_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the worker where its interpreter finds it."""
+    (tmp_path / "a_worker.py").write_text(WORKER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def test_an_answer_comes_back_with_what_was_printed() -> None:
+    """Progress and warnings alike, line by line; the caller chooses."""
+    lines: list[str] = []
+    assert ask("a_worker", {"do": "double", "number": 21}, on_line=lines.append) == {"twice": 42}
+    assert lines == ["rollplan: at work", "a warning of a library"]
+
+
+@pytest.mark.parametrize(
+    ("do", "says"),
+    [
+        ("refuse", r"measurement: the engine has no room; ask for less\n +its last line"),
+        ("fail", "ZeroDivisionError: by accident"),
+        ("import", r"cannot import no_such_engine .*name an interpreter that has it with --python"),
+        ("die", r"ended without an answer \(killed by signal 9\); its last lines:"),
+        ("leave", r"ended without an answer \(exit code 3\)"),
+    ],
+)
+def test_whatever_happens_to_a_worker_is_said_in_words(do: str, says: str) -> None:
+    """A crash of an engine is not ours."""
+    with pytest.raises(InputError, match=says):
+        ask("a_worker", {"do": do})
+
+
+def test_an_interpreter_that_does_not_exist_is_named() -> None:
+    """The commonest mistake with --python."""
+    with pytest.raises(InputError, match=r"/no/python cannot be started .*give the path of a Python interpreter"):
+        ask("a_worker", {"do": "double"}, python="/no/python")
+
+
+def test_a_worker_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
+    """And its process is gone afterwards."""
+    alive = tmp_path / "alive"
+    with pytest.raises(InputError, match="took longer than 2 s"):
+        ask("a_worker", {"do": "sleep", "alive": str(alive)}, timeout_s=2.0)
+    assert gone(int(alive.read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_a_worker_ends_with_a_caller_that_is_killed(tmp_path: Path) -> None:
+    """It would hold the GPU otherwise."""
+    alive = tmp_path / "alive"
+    program = f"from rollplan.profilers.worker import ask; ask('a_worker', {{'do': 'sleep', 'alive': {str(alive)!r}}})"
+    caller = subprocess.Popen([sys.executable, "-c", program])
+    wait_for(lambda: alive.exists() and alive.read_text() != "")
+    caller.send_signal(signal.SIGKILL)
+    caller.wait()
+    worker = int(alive.read_text())
+    wait_for(lambda: gone(worker))
+
+
+def wait_for(condition: object) -> None:
+    """Wait until something holds, at most half a minute."""
+    assert callable(condition)
+    for _ in range(300):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("did not happen within half a minute")
+
+
+def gone(process: int) -> bool:
+    """Return whether a process has ended."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{process}/stat").read_text().split()[2] == "Z"
