@@ -26,7 +26,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from rollplan.profilers.worker import WorkerError, ask
+from rollplan.models.errors import InputError
+from rollplan.profilers.worker import ask
 
 FORMAT = "rollplan/gpu-profile/1"
 START_S = 60.0
@@ -127,11 +128,12 @@ def measured(case: Case, until_s: float) -> dict[str, Any]:
         ):
             print(f"{case.name}: measuring {part} for up to {request['time_limit_s']:.0f} s", file=sys.stderr, flush=True)
             left_s = until_s - monotonic()
+            if left_s <= 0:
+                found[part] = f"not begun: the {DEADLINE_S:.0f} s of the whole script are over"
+                continue
             try:
-                if left_s <= 0:
-                    raise WorkerError(f"not begun: the {DEADLINE_S:.0f} s of the whole script are over")
                 found[part] = ask(module, request, timeout_s=min(left_s, request["time_limit_s"] + START_S))
-            except WorkerError as error:
+            except InputError as error:
                 found[part] = str(error)
     return found
 
@@ -183,6 +185,12 @@ def compared(raw: Mapping[str, Any], profiles: Path | None) -> None:
     print(*lines, *(f"profile written to {path}" for path in written), sep="\n")
 
 
+def save(raw: Mapping[str, Any], output: Path | None) -> None:
+    """Write what there is so far, also before anything is measured: a place that cannot be written shall not cost eight minutes."""
+    if output:
+        output.write_text(json.dumps(raw) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, help="file for the raw measurements (JSON)")
@@ -199,9 +207,11 @@ def main() -> None:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         date = datetime.now(UTC).isoformat(timespec="seconds")
         until_s = monotonic() + DEADLINE_S
-        raw = {"format": FORMAT, "date": date, "cases": [measured(case, until_s) for case in ((TINY,) if options.tiny else CASES)]}
-        if options.output:
-            options.output.write_text(json.dumps(raw) + "\n", encoding="utf-8")
+        raw = {"format": FORMAT, "date": date, "cases": []}
+        save(raw, options.output)
+        for case in (TINY,) if options.tiny else CASES:
+            raw["cases"].append(measured(case, until_s))
+            save(raw, options.output)
     for line in rows(raw):
         print(line)
     compared(raw, options.profiles)

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from rollplan.models.profile.file import Profile
 from rollplan.models.reference.decode_latency import decode_latency
 from rollplan.models.reference.forward import forward_seconds
+from rollplan.profilers.worker import failure
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "gpu_profile.py"
 DEVICE = "NVIDIA H100 80GB HBM3"
@@ -100,6 +103,35 @@ def test_a_part_that_failed_is_exit_code_one_and_the_rest_is_shown(raw: dict[str
     assert done.returncode == 1
     assert "decode failed: the worker was killed" in done.stdout
     assert "2 x 4096" in done.stdout
+
+
+def test_a_worker_that_fails_costs_its_part_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its words stand where its numbers would; the next one is asked, unless the time of the script is over."""
+    script = run_path(str(BENCHMARK))
+    asked = []
+
+    def ask(module: str, *_: object, **__: object) -> Any:
+        asked.append(module)
+        if "decode" in module:
+            raise failure(module, "the worker took longer than 2 s and was stopped; ask for less, or allow more time")
+        return {"points": []}
+
+    measured = script["measured"]
+    monkeypatch.setitem(measured.__globals__, "ask", ask)
+    found = measured(script["TINY"], monotonic() + 100)
+    assert "the worker took longer than 2 s" in found["decode"]
+    assert (found["training"], len(asked)) == ({"points": []}, 2)
+    late = measured(script["TINY"], monotonic() - 1)
+    assert (late["decode"], late["training"], len(asked)) == (*["not begun: the 450 s of the whole script are over"] * 2, 2)
+
+
+def test_a_place_that_cannot_be_written_is_found_before_anything_is_measured(tmp_path: Path) -> None:
+    """Not after eight minutes."""
+    command = [sys.executable, str(BENCHMARK), "--tiny", "-o", str(tmp_path / "missing" / "raw.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 1
+    assert "No such file or directory" in done.stderr
+    assert "measuring" not in done.stderr
 
 
 def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def _phase(name: str, value: float, step_s: float) -> str:
 
 
 def _split(way: str | None, gpus: tuple[int, int]) -> str:
-    return f"{gpus[0]} GPUs in turn" if way is None else f"{gpus[0]} rollout + {gpus[1]} training GPUs"
+    return f"{gpus[0]} GPU{'s' if gpus[0] != 1 else ''} in turn" if way is None else f"{gpus[0]} rollout + {gpus[1]} training GPUs"
 
 
 def _range(idle: Estimate) -> str:
@@ -78,14 +78,15 @@ def _table(advice: Advice) -> RenderableType:
         step = f"{seconds_text(option.step.likely)} ({seconds_text(option.step.low)} to {seconds_text(option.step.high)})"
         low, likely, high = option.gain
         saves = f"{percent(likely, 0)} ({percent(low, 0)} to {percent(high, 0)})"
-        table.add_row("better" if place == 0 else "next", *_gpus(option.way, option.gpus), option.way or "in turn", step, saves)
+        name = "next" if place else "better" if low > 0 else "likely better"
+        table.add_row(name, *_gpus(option.way, option.gpus), option.way or "in turn", step, saves)
     return table
 
 
 def _few(advice: Advice) -> list[Option]:
-    """Return the option that is advised and the fastest others."""
+    """Return the option that is advised and the fastest others that are likely to save anything."""
     assert advice.better is not None
-    return [advice.better, *[option for option in advice.options if option != advice.better][:2]]
+    return [advice.better, *[option for option in advice.options if option != advice.better and option.gain[1] > 0][:2]]
 
 
 def _gpus(way: str | None, gpus: tuple[int, int]) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from rollplan.models.profile.file import Profile
 from rollplan.models.profile.origin import Origin
 from rollplan.models.scenario import Scenario
 from rollplan.models.split.given import budgets
+from rollplan.planner.modelled import modelled_job
 
 
 def calibrate(scenario: Scenario, sources: Sequence[Source], date: str, job: str | None = None) -> Profile:
@@ -25,7 +26,9 @@ def calibrate(scenario: Scenario, sources: Sequence[Source], date: str, job: str
 
     date: ISO 8601, of the result. Raises `InputError` if the job has no model, or if no sample says anything about it.
     """
-    asked = job_of(scenario, job)
+    chosen = modelled_job(scenario, job)
+    pools = {pool: scenario.pools[pool] for pool in budgets(chosen.split, scenario.pools)}
+    asked = Job(chosen.name, chosen.split, chosen.model, chosen.workload, pools)
     usable = Usable(asked)
     for source in sources:
         usable.take(source)
@@ -49,24 +52,6 @@ def calibrate(scenario: Scenario, sources: Sequence[Source], date: str, job: str
     measured = any(source.place.kind == "measured" for source in sources)
     origin = Origin(kind="measured" if measured else "imported", by=stamp.by, date=date, source=names[:1000])
     return Profile(name=f"calibration of {asked.name}", origin=origin, calibration=calibration)
-
-
-def job_of(scenario: Scenario, name: str | None) -> Job:
-    """Return the one job with a model that is meant; raise `InputError` if there is none, or several without a name."""
-    found = [
-        Job(entry.name, split, split.model, split.workload, {pool: scenario.pools[pool] for pool in budgets(split, scenario.pools)})
-        for entry in scenario.jobs
-        if (split := entry.split) is not None and split.model is not None and split.workload is not None
-    ]
-    chosen = [entry for entry in found if name in (None, entry.name)]
-    if len(chosen) == 1:
-        return chosen[0]
-    names = ", ".join(entry.name for entry in found)
-    if name is not None:
-        remedy = f"choose from {names}" if names else "give it a `split` with both"
-        raise InputError(scenario.name, [Finding("--job", f"`{name}`", "has no `model` and `workload`", remedy)])
-    remedy = f"choose one with --job: {names}" if names else "give a job a `split` with `model` and `workload`"
-    raise InputError(scenario.name, [Finding("jobs", "", f"has {len(found)} jobs with a `model`", remedy)])
 
 
 def _found(job: Job, usable: Usable, stamp: Stamp) -> Found:

@@ -25,6 +25,7 @@ from rollplan.models.stages.compile import compiled, work_of
 from rollplan.models.stages.engines import rollout_setup
 from rollplan.models.stages.options import counts
 from rollplan.models.stages.trainer import Site, Trainer
+from rollplan.planner.modelled import modelled_job
 from rollplan.planner.split import decide
 
 
@@ -50,7 +51,8 @@ def fit(
     rollout, train: parallel layouts. colocated: both stages in turn on the same GPUs. Raises `InputError` for a job
     without a model, and for layouts that break a rule.
     """
-    name, split, model, workload = _asked(scenario, job)
+    asked = modelled_job(scenario, job)
+    split, model, workload = asked.split, asked.model, asked.workload
     pools = {pool: scenario.pools[pool] for pool in budgets(split, scenario.pools)}
     if rollout is None and train is None:
         rollout, train, colocated, places = _planned(scenario, split, pools, model, workload, colocated)
@@ -67,26 +69,7 @@ def fit(
             options = smallest_change(setup, gpus)
         except InfeasibleError as error:
             hopeless = error.reasons[-1:]
-    return Fit(name, setup, of_role, found, explain(setup, gpus), options, hopeless, minimum_gpus(setup, gpus))
-
-
-def _asked(scenario: Scenario, job: str | None) -> tuple[str, Split, Architecture, Workload]:
-    """Return the one job with a model that is meant."""
-    found = {
-        entry.name: (entry.split, entry.split.model, entry.split.workload)
-        for entry in scenario.jobs
-        if entry.split is not None and entry.split.model is not None and entry.split.workload is not None
-    }
-    names = ", ".join(found)
-    if job is not None and job not in found:
-        raise _refused(
-            "job", f"`{job}`", "has no `model` and `workload`", f"choose from {names}" if names else "give it a `split` with both"
-        )
-    if job is None and len(found) != 1:
-        remedy = f"choose one with --job: {names}" if names else "give a job a `split` with `model` and `workload`"
-        raise _refused("jobs", "", f"has {len(found)} jobs with a `model`", remedy)
-    name = job if job is not None else next(iter(found))
-    return name, *found[name]
+    return Fit(asked.name, setup, of_role, found, explain(setup, gpus), options, hopeless, minimum_gpus(setup, gpus))
 
 
 def _planned(

@@ -24,6 +24,8 @@ PROGRESS = "rollplan: "
 _ROOT = Path(__file__).resolve().parents[2]
 _ANSWER = "ROLLPLAN_WORKER_ANSWER"
 _TAIL = 12
+_GRACE_S = 10.0
+"""What processes that a worker started may take to end by themselves after it."""
 
 
 class WorkerError(Exception):
@@ -83,7 +85,7 @@ def failure(module: str, message: str) -> InputError:
 
 def serve(work: Callable[[Any], Any]) -> NoReturn:
     """Answer the request on stdin; called by a worker's `main`. The words of a `WorkerError` reach the caller."""
-    _end_with_the_caller()
+    end_with_the_caller()
     place = Path(os.environ[_ANSWER])
     try:
         given = {"answer": work(json.load(sys.stdin))}
@@ -94,13 +96,15 @@ def serve(work: Callable[[Any], Any]) -> NoReturn:
     except Exception as error:
         traceback.print_exc()
         given = {"error": f"{type(error).__name__}: {error}"}
-    place.write_text(json.dumps(given), encoding="utf-8")
+    whole = place.with_suffix(".part")
+    whole.write_text(json.dumps(given), encoding="utf-8")
+    whole.replace(place)
     sys.stdout.flush()
     # Engines leave threads and processes behind that would keep the interpreter alive.
     os._exit(0)
 
 
-def _end_with_the_caller() -> None:
+def end_with_the_caller() -> None:
     """Ask the kernel to stop this process when the one that waits for its answer is gone; elsewhere than on Linux it works on."""
     import ctypes
     import signal
@@ -120,19 +124,27 @@ def _talk(
     module: str, process: subprocess.Popen[str], request: str, timeout_s: float | None, on_line: Callable[[str], None] | None
 ) -> list[str]:
     """Send the request, pass on what the worker prints, and return its last lines; the worker has ended afterwards."""
-    from threading import Timer
+    from threading import Event, Thread, Timer
 
     assert process.stdin is not None
     assert process.stdout is not None
     late = False
+    heard = Event()
 
     def stop() -> None:
         nonlocal late
         late = True
         _kill(process)
 
+    def clear() -> None:
+        # What the worker started may hold its output open.
+        process.wait()
+        if not heard.wait(_GRACE_S):
+            _kill(process)
+
     timer = Timer(timeout_s, stop) if timeout_s is not None else None
     tail: list[str] = []
+    Thread(target=clear, daemon=True).start()
     try:
         if timer is not None:
             timer.start()
@@ -150,6 +162,7 @@ def _talk(
         _kill(process)
         raise
     finally:
+        heard.set()
         if timer is not None:
             timer.cancel()
         process.stdout.close()

@@ -214,7 +214,7 @@ def test_wrong_scenarios_fail_against_the_printed_schema(cli: Call, scenario_tex
         jsonschema.validate(as_json(yaml.safe_load(scenario_text.replace(old, new))), json_schema(cli, "scenario"))
 
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
+EXAMPLES = sorted(path for path in (Path(__file__).parents[2] / "examples").rglob("*.yaml") if "pools:" in path.read_text())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")

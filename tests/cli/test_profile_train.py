@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +114,8 @@ def test_a_file_that_is_no_profile_is_not_overwritten(cli: Callable[..., Any], m
     [
         (("--tokens", "2k"), "--tokens = `2k`: is not a list of whole numbers from 1; write 1,2,4"),
         (("--lengths", "0"), "--lengths = `0`: is not a list of whole numbers from 1"),
+        (("--time-limit", "inf"), "Invalid value for '--time-limit'"),
+        (("--time-limit", "nan"), "Invalid value for '--time-limit'"),
         (("--spread", "5"), "--spread = `5`: could be a share or per cent; write 5%"),
         (("--disk", "nowhere"), "--disk = `nowhere`: is not a folder"),
     ],
@@ -138,3 +145,24 @@ def test_an_interpreter_without_torch_is_a_clear_fault(run_cli: Callable[..., An
     missing = run_cli("profile", "train", "--model", model, "--python", "no-such-python")
     assert missing.code == 2
     assert "no-such-python cannot be started" in missing.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_worker_and_leaves_no_file(model: str, folder: Path, number: int) -> None:
+    """A scheduler sends SIGTERM; cold moves write many GiB into a folder for a while, and the worker holds a GPU."""
+    interpreter, alive, room = folder / "python", folder / "alive", folder / "room"
+    interpreter.write_text("#!/bin/sh\necho $$ > alive\nexec sleep 600\n")
+    interpreter.chmod(0o755)
+    room.mkdir()
+    command = [sys.executable, "-m", "rollplan", "profile", "train", "--model", model, "--python", str(interpreter), "-o", "p.json"]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(room)}, stderr=subprocess.DEVNULL)
+    while not (alive.exists() and alive.read_text().endswith("\n")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(timeout=60) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(alive.read_text()), 0)
+    assert list(room.iterdir()) == []
+    assert not (folder / "p.json").exists()

@@ -52,7 +52,7 @@ REFUSED = {
     "split groups.yaml": (2, "jobs: has no job that asks for a split; give a job a `split`"),
     "split groups.yaml --job chat": (2, "job = `chat`: is not a job that asks for a split; choose from none: there is none"),
     "fit groups.yaml": (2, "jobs: has 0 jobs with a `model`; give a job a `split` with `model` and `workload`"),
-    "dispatch groups.yaml": (2, "jobs: has 0 jobs with a `model`; choose one with --job: none: no job has a `split`"),
+    "dispatch groups.yaml": (2, "jobs: has 0 jobs with a `model`; give a job a `split` with `model` and `workload`"),
     "fit one.yaml --rollout tp3": (
         2,
         "layout = `tp3-dp1`: cannot be: tp 3 does not divide the 16 attention heads; choose degrees that divide",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollplan.models.calibration.found import separable
+from rollplan.models.calibration.found import best, separable
 from rollplan.models.calibration.robust import Constants, Fit, Observed, fit
 
 DEFAULT = (1.07, 5.0)
@@ -99,6 +99,41 @@ def test_one_wrong_measurement_does_not_carry_the_others_away() -> None:
 def test_two_constants_need_three_samples_that_differ_by_half(reference: list[float], told: bool) -> None:
     """Alike steps allow any scale with the matching overhead; two samples allow any noise to look like a law."""
     assert separable(observed(reference, reference), CONSTANTS) is told
+
+
+def test_samples_that_one_constant_has_no_part_in_cannot_tell_it() -> None:
+    """Micro-batches know no overhead, however much they differ in size."""
+    sizes = [10.0, 20.0, 40.0]
+    samples = [Observed(f"{size}", "profile.json", "measured", size, lambda at, size=size: float(at[0] * size)) for size in sizes]
+    assert not separable(samples, CONSTANTS)
+
+
+def test_of_two_fits_the_one_that_foresees_more_is_taken() -> None:
+    """With noise of 6 %, two constants follow these four steps more closely than one, and foresee them less."""
+    samples = observed([10.0, 14.0, 20.0, 30.0], [21.3, 22.8, 33.4, 45.0])
+    two, one = fit(samples, CONSTANTS), fit(samples, OVERHEAD)
+    assert two.unseen is not None
+    assert one.unseen is not None
+    assert two.after.median < one.after.median
+    assert two.unseen.median > one.unseen.median
+    assert best(samples, [CONSTANTS, OVERHEAD], DEFAULT) == (one, (False, True))
+
+
+def test_the_constants_are_where_the_sum_of_soft_l1_is_least() -> None:
+    """Nelder-Mead on the formula itself finds no better place, outliers or not."""
+    from scipy.optimize import minimize
+
+    steps = np.array([6.0, 9.0, 20.0, 42.0, 60.0])
+    measured = (1.3 * steps + 4.0) * np.array([1.0, 2.5, 0.97, 1.04, 0.6])
+
+    def soft(at: Sequence[float]) -> float:
+        off = ((at[0] * steps + at[1]) / measured - 1) / 0.05
+        return float(np.sum(2 * (np.sqrt(1 + off**2) - 1)))
+
+    found = fit(observed(list(steps), list(measured)), CONSTANTS)
+    exact = minimize(soft, (1.0, 4.0), method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-14, "maxiter": 5000})
+    assert soft(found.values) <= exact.fun + 1e-9
+    assert found.values == pytest.approx(exact.x, rel=1e-4)
 
 
 def test_what_is_not_fitted_does_not_move() -> None:

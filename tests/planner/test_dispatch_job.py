@@ -138,7 +138,7 @@ def test_the_job_must_be_chosen_where_several_have_a_model() -> None:
 def test_a_scenario_without_a_model_has_no_batch() -> None:
     """Tables say how long a batch takes, not what is in it."""
     text = f"name: tables\npools: {{{POOL}}}\njobs: [{{name: x, split: {{rollout: {{h100: {{1: 9 s}}}}, train: {{h100: {{1: 9 s}}}}}}}}]"
-    with pytest.raises(InputError, match="has 0 jobs with a `model`; choose one with --job: none: no job has a `split`"):
+    with pytest.raises(InputError, match="has 0 jobs with a `model`; give a job a `split` with `model` and `workload`"):
         dispatch_job(Scenario.from_yaml(text))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rollplan.models.errors import InputError
+from rollplan.profilers import worker
 from rollplan.profilers.worker import ask
 
 WORKER = """
@@ -34,6 +35,14 @@ def work(request):
             os.kill(os.getpid(), signal.SIGKILL)
         case "leave":
             sys.exit(3)
+        case "children":
+            import subprocess
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            open(request["alive"], "w").write(str(child.pid))
+            return "done"
+        case "half":
+            open(os.environ["ROLLPLAN_WORKER_ANSWER"].replace(".json", ".part"), "w").write('{"ans')
+            os.kill(os.getpid(), signal.SIGKILL)
         case "sleep":
             open(request["alive"], "w").write(str(os.getpid()))
             time.sleep(600)
@@ -99,6 +108,20 @@ def test_a_worker_ends_with_a_caller_that_is_killed(tmp_path: Path) -> None:
     caller.wait()
     worker = int(alive.read_text())
     wait_for(lambda: gone(worker))
+
+
+def test_what_a_worker_leaves_behind_is_stopped_and_its_answer_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of an engine hold its output open; without this the caller would wait for them, and then call the worker late."""
+    monkeypatch.setattr(worker, "_GRACE_S", 0.2)
+    alive = tmp_path / "alive"
+    assert ask("a_worker", {"do": "children", "alive": str(alive)}, timeout_s=60) == "done"
+    wait_for(lambda: gone(int(alive.read_text())))
+
+
+def test_an_answer_that_is_not_whole_is_none() -> None:
+    """A worker that is killed, or finds no room on the disk, while it writes."""
+    with pytest.raises(InputError, match="ended without an answer"):
+        ask("a_worker", {"do": "half"})
 
 
 def wait_for(condition: object) -> None:

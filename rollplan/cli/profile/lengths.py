@@ -94,6 +94,7 @@ def _estimate(profile: Profile, source: Path, prompts: Path, column: str | None,
     from rollplan.cli.output import note
     from rollplan.models.errors import Finding, InputError
     from rollplan.models.files import write_whole
+    from rollplan.profilers.lengths.features import SURFACE
     from rollplan.profilers.lengths.ranker import estimates
     from rollplan.profilers.lengths.samples import read_prompts
 
@@ -103,6 +104,9 @@ def _estimate(profile: Profile, source: Path, prompts: Path, column: str | None,
         problem = "was not trained" if trained is None else "is no better than chance"
         remedy = "add --ranker light" if trained is None else "dispatch without one, or give more samples"
         raise InputError(str(source), [Finding("ranker", "", problem, remedy)])
+    if unknown := sorted(trained.weights.surface.keys() - SURFACE.keys()):
+        problem = "is no feature that this version of rollplan knows"
+        raise InputError(str(source), [Finding("ranker.weights.surface", f"`{unknown[0]}`", problem, "train the ranker again")])
     found = estimates(trained.weights, list(read_prompts(prompts, column)))
     rows = [f"row,estimated_{profile.lengths.unit}", *(f"{row},{value:.1f}" for row, value in enumerate(found.tolist(), start=1))]
     write_whole(place, "\n".join(rows) + "\n")

@@ -39,7 +39,9 @@ def command(
     prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Prompt whose prefill is measured.", show_default=False)] = None,
     enforce_eager: Annotated[bool, typer.Option("--enforce-eager", help="No compilation and no CUDA graphs.")] = False,
     spread: Annotated[str, typer.Option(help="Stop when half the quartile distance of every point is this small.")] = "2%",
-    time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for the rounds, for each tp, after loading.")] = 300.0,
+    time_limit: Annotated[
+        float, typer.Option(min=1.0, max=1e6, help="Seconds for the rounds of each process and tp, after loading.")
+    ] = 300.0,
     processes: Annotated[int, typer.Option(min=1, max=100, help="Engines to start, one after the other.")] = 2,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the profile here (JSON).", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the profile as JSON.")] = False,

@@ -33,7 +33,7 @@ def command(
     moves: Annotated[bool, typer.Option("--moves/--no-moves", help="Whether to time off-loading and loading the state.")] = True,
     disk: Annotated[Path | None, typer.Option(help="Folder for cold moves (absent: the system's for temporary files).")] = None,
     spread: Annotated[str, typer.Option(help="Repeat until quartiles are so close to the median.")] = "5%",
-    time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for measuring, loading not counted.")] = 300.0,
+    time_limit: Annotated[float, typer.Option(min=1.0, max=1e6, help="Seconds for measuring, loading not counted.")] = 300.0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the profile to this file.", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a profile.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the profile as JSON.")] = False,

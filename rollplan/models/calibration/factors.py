@@ -26,6 +26,8 @@ def interference(job: Job, stage: Literal["rollout", "train"], pairs: Sequence[O
     if not found.better:
         return Found((kept(name, default, no_better(found)),), comparison)
     note = "nothing gets faster by company: 1 is the least" if found.values[0] <= 1 + 1e-6 else None
+    if found.values[0] >= MOST_INTERFERENCE * 0.999:
+        note = "is at the end of its range: check the units of the samples"
     return Found((fitted(name, default, found.values[0], found.intervals[0], stamp.origin(pairs), len(pairs), note),), comparison)
 
 

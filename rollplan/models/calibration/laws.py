@@ -12,7 +12,7 @@ from rollplan.models.calibration.robust import Kind, Observed
 from rollplan.models.calibration.samples import DecodeSample, RolloutSample, TrainingSample
 from rollplan.models.hardware import Pool
 from rollplan.models.latency import FloatArray, TableLatency, ptl_ms
-from rollplan.models.layout import Layout
+from rollplan.models.layout import Layout, obstacle
 from rollplan.models.lengths.drift import drifted
 from rollplan.models.lengths.sampling import stratified
 from rollplan.models.profile.training import TrainingPoint
@@ -172,9 +172,14 @@ def _seconds(job: Job, pool: Pool, settings: EngineSettings, work: Work, gpus: i
     """Return the seconds of generation by tensor parallel degree; raise `UnusableError` if no degree works."""
     used = Calibration(float(constants[0]), float(constants[1]), settings.bound)
     found, reasons = instances(job.model, gpu(pool.gpu), pool.gpus_per_node, job.workload, settings, used)
-    able = [one for one in found if gpus % one.layout.tp == 0 and gpus // one.layout.tp <= work.samples]
+    if not found:
+        raise UnusableError(reasons[0])
+    whole = [one for one in found if gpus % one.layout.tp == 0]
+    if not whole:
+        raise UnusableError(f"no degree of tensor parallelism divides {gpus} GPUs")
+    able = [one for one in whole if gpus // one.layout.tp <= work.samples]
     if not able:
-        raise UnusableError(reasons[0] if reasons else f"no degree of tensor parallelism divides {gpus} GPUs")
+        raise UnusableError(f"{gpus} GPUs are more engines than the {work.samples} samples of an iteration")
     return {one.layout.tp: _generation_s(one, work, gpus, job) for one in able}
 
 
@@ -193,6 +198,8 @@ def _trainer(job: Job, sample: TrainingSample, place: Place) -> tuple[Trainer, L
         update={"mfu": 1.0, "overhead_s": 0.0, "old_logprob": True, "reference": False, "critic": False}
     )
     layout = Layout.parse(sample.layout) if sample.layout is not None else None
+    if layout is not None and (rule := obstacle(job.model, layout, pool.gpus_per_node)):
+        raise UnusableError(f"{layout} cannot be: {rule}")
     gpus = layout.gpus if layout is not None else sample.gpus
     assert gpus is not None
     site = Site(gpu(pool.gpu), pool.gpus_per_node, pool.memory_gib, (gpus,))

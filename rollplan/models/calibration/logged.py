@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from rollplan.models.calibration.samples import RolloutSample, Samples, TrainingSample
+from rollplan.models.calibration.samples import LEAST_S, RolloutSample, Samples, TrainingSample
 from rollplan.models.profile.calibration import LeftOut
 from rollplan.models.profile.run import AmountName, LoggedRun, PhaseName
 
@@ -18,7 +18,7 @@ def samples_of(run: LoggedRun, rollout_gpus: int | None = None, train_gpus: int 
     rollout_gpus, train_gpus: where the log does not say, or where stages had GPUs of their own. A run in which the stages
     take turns has all of its GPUs in both.
     """
-    phases = {name: seconds for name in _USED if (seconds := _phase(run, name)) is not None and seconds > 0}
+    phases = {name: seconds for name in _USED if (seconds := _phase(run, name)) is not None and seconds >= LEAST_S}
     shared = run.gpus if run.mode == "sync" else None
     left_out = [LeftOut(sample=f"{run.source}: {name}", reason=reason) for name, reason in _unusable(run, phases, rollout_gpus, train_gpus)]
     excluded = {text.sample.rpartition(": ")[2] for text in left_out}

@@ -96,13 +96,12 @@ def fit(observed: Sequence[Observed], constants: Constants, before: Sequence[flo
         for part, found in zip(parts, without, strict=True):
             predicted[part] = rest[part] + design[part] @ found
         unseen = _errors(observed, predicted)
-        if len(parts) > len(free):
-            for place in free:
-                half = _half_width(np.array([found[place] for found in without]), len(free))
-                intervals[place] = (
-                    max(constants.low[place], float(values[place]) - half),
-                    min(constants.high[place], float(values[place]) + half),
-                )
+        for place in free:
+            half = _half_width(np.array([found[place] for found in without]), len(free))
+            intervals[place] = (
+                max(constants.low[place], float(values[place]) - half),
+                min(constants.high[place], float(values[place]) + half),
+            )
     return Fit(
         tuple(map(float, values)),
         tuple(intervals),

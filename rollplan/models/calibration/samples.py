@@ -28,10 +28,13 @@ from rollplan.models.strict import Strict, refusal, tuples
 from rollplan.models.units import Seconds
 from rollplan.models.yaml_reader import parse_yaml
 
+LEAST_S = 1e-4
+"""No stage of an iteration is shorter; errors are relative, so a time near nothing would be the only one that counts."""
+
 
 def _longer_than_nothing(seconds: float) -> float:
-    if seconds == 0:
-        raise refusal("is zero", "give the measured time, or leave the sample out")
+    if seconds < LEAST_S:
+        raise refusal(f"is less than {LEAST_S:g} s", "give the measured time, or leave the sample out")
     return seconds
 
 
@@ -48,7 +51,7 @@ Degree = Annotated[int, Field(ge=1, le=4096)]
 Gpus = Annotated[int, Field(ge=1, le=1_000_000)]
 Sequences = Annotated[int, Field(ge=1, le=1_000_000)]
 PoolName = Annotated[str, Field(min_length=1, max_length=200)]
-LayoutText = Annotated[str, Field(min_length=3, max_length=60), AfterValidator(_layout)]
+LayoutText = Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_layout)]
 
 
 class DecodeSample(Strict):
@@ -57,7 +60,7 @@ class DecodeSample(Strict):
     tp: Degree
     batch: Annotated[int, Field(ge=1, le=1_000_000)]
     context: Annotated[float, Field(ge=0, le=1e7)]
-    ms: Annotated[float, Field(gt=0, le=1e6)]
+    ms: Annotated[float, Field(ge=1e-3, le=1e6)]
     pool: PoolName | None = None
 
     def __str__(self) -> str:
@@ -146,7 +149,7 @@ class Samples(Strict):
 
 def plain(path: Path) -> Any:
     """Return the plain data of a file by its suffix: CSV (decode steps), JSON, else YAML; raise `InputError`."""
-    text = read_text(path, "samples")
+    text = read_text(path, "sample")
     if not text.strip():
         raise _fault(path, "is empty", "give samples")
     if path.suffix.lower() == ".csv":
@@ -155,7 +158,7 @@ def plain(path: Path) -> Any:
         return tuples(parse_yaml(text, str(path), "samples"))
     try:
         return tuples(json.loads(text))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for numbers of thousands of digits
         raise _fault(path, f"is not JSON ({error})", "give JSON, or name it .yaml") from None
 
 
@@ -169,11 +172,18 @@ def samples(raw: object, path: Path) -> Samples:
 
 def _rows(text: str, path: Path) -> tuple[dict[str, object], ...]:
     """Return the rows of a CSV file; what is no number stays text, and is refused with the rest."""
-    reader = csv.DictReader(StringIO(text))
+    reader = csv.DictReader(StringIO(text), strict=True)
     try:
+        if repeated := [name for name in COLUMNS if (reader.fieldnames or ()).count(name) > 1]:
+            raise _fault(path, f"has the column {repeated[0]} twice", "keep one of them")
         if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
             raise _fault(path, f"has no column {', '.join(missing)}", f"give the columns {', '.join(COLUMNS)}")
-        return tuple({name: _number(row[name]) for name in COLUMNS} for row in reader)
+        rows = []
+        for row in reader:
+            if None in row:
+                raise _fault(path, f"has more values in line {reader.line_num} than names in the header", "give each value a column")
+            rows.append({name: _number(row[name]) for name in COLUMNS})
+        return tuple(rows)
     except csv.Error as error:
         raise _fault(path, f"is not CSV ({error})", "write plain comma-separated numbers") from None
 

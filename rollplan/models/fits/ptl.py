@@ -44,8 +44,8 @@ class AffineFit(Strict):
 class ConvexFit(Strict):
     """A grid of ms, one row for each batch, one column for each context, and its relative errors on the points."""
 
-    batches: tuple[int, ...]
-    contexts: tuple[float, ...]
+    batches: tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...]
+    contexts: tuple[Annotated[float, Field(gt=0, le=1e7)], ...]
     ms: tuple[tuple[Ms, ...], ...]
     median_error: Share
     worst_error: Share

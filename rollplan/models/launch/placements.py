@@ -43,9 +43,18 @@ def _openrlhf(want: LaunchSettings) -> Written | None:
     return Written({enable: True}, (f"leave {sleep} out",)).and_then(_sides(want))
 
 
+SLIME_FULLY_ASYNC = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
+
+
+def without_fully_async(want: LaunchSettings) -> tuple[str, ...]:
+    """Return the remark that takes the fully async rollout out of a slime launch that has it."""
+    has = "--sglang-server-concurrency" in want.read.get("staleness", "")
+    return (f"leave --rollout-function-path {SLIME_FULLY_ASYNC} out",) if has else ()
+
+
 def _slime(want: LaunchSettings) -> Written | None:
     if want.placement == "colocated":
-        return Written({"--colocate": True}, ("run train.py",)).and_then(_sides(want))
+        return Written({"--colocate": True}, (*without_fully_async(want), "run train.py")).and_then(_sides(want))
     return Written({}, ("leave --colocate out", "run train_async.py")).and_then(_sides(want))
 
 
@@ -76,8 +85,9 @@ def _nemo(want: LaunchSettings) -> Written | None:
 
 def _trl(want: LaunchSettings) -> Written | None:
     if want.dialect == "async GRPO":
-        return None
-    mode = Written({"--vllm_mode": "colocate" if want.placement == "colocated" else "server"})
+        return _never(want)
+    shared = want.placement == "colocated"
+    mode = Written({"--vllm_mode": "colocate" if shared else "server"}, ("start no server",) if shared else ())
     train = count(dialect("TRL").train, want, want.train_gpus, want.train_unit) or Written()
     return mode.and_then(train).and_then(trl_rollout(want) or Written())
 
@@ -89,8 +99,8 @@ def _skyrl(want: LaunchSettings) -> Written | None:
 
 
 def _never(want: LaunchSettings) -> Written | None:
-    """Return that prime-rl and open-instruct (beyond one GPU) always separate the sides."""
-    return None
+    """Return that prime-rl, open-instruct (beyond one GPU) and TRL's async trainer always separate the sides."""
+    return None if want.placement == "colocated" else Written()
 
 
 _BY_FRAMEWORK: Mapping[FrameworkName, Callable[[LaunchSettings], Written | None]] = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from rollplan.models.launch.keys import Notation, dialect
-from rollplan.models.launch.settings import LaunchSettings
+from rollplan.models.launch.settings import FrameworkName, LaunchSettings, SettingName
 from rollplan.models.launch.write import Value, Written
 from rollplan.models.launch.writers import written
 
@@ -25,6 +25,9 @@ Adjustable = Literal[
 ]
 """Settings that can be written."""
 ADJUSTABLE: tuple[Adjustable, ...] = get_args(Adjustable)
+_SIDES: frozenset[SettingName] = frozenset({"rollout_gpus", "train_gpus"})
+_MAY_OVERLAP: tuple[FrameworkName, ...] = ("ROLL", "slime")
+"""Where sides that share GPUs need not have the same number of them."""
 _SPECIAL = re.compile(r"[|()&;<> $*]")
 """What a shell takes for itself."""
 
@@ -46,8 +49,13 @@ def changed_lines(settings: LaunchSettings, changes: Mapping[Adjustable, float |
     """
     table = dialect(settings.framework, settings.dialect)
     want = _wanted(settings, changes)
+    names: list[SettingName] = list(changes)
+    if want.placement == "colocated" and _SIDES & changes.keys():
+        if want.rollout_gpus != want.train_gpus and want.framework not in _MAY_OVERLAP:
+            return None
+        names = ["placement", *(name for name in names if name not in {"placement", *_SIDES})]
     whole = Written()
-    for name in changes:
+    for name in names:
         part = written(want, name)
         if part is None:
             return None
@@ -63,7 +71,9 @@ def _wanted(settings: LaunchSettings, changes: Mapping[Adjustable, float | str])
         if name not in ADJUSTABLE:
             raise ValueError(f"{name} cannot be written; settings that can: {', '.join(ADJUSTABLE)}")
         data[name] = value if isinstance(value, str) or name in ("staleness", "gpu_memory_utilization") else _whole(name, value)
-    if "placement" in changes and changes["placement"] != settings.placement and not {"rollout_gpus", "train_gpus"} & changes.keys():
+    if len(given := _SIDES & changes.keys()) == 1 and data["placement"] == "colocated":
+        data["rollout_gpus"] = data["train_gpus"] = data[next(iter(given))]
+    elif "placement" in changes and changes["placement"] != settings.placement and not given:
         # Sides that share their GPUs have all of them; how many each gets when they part is not told.
         data["rollout_gpus"] = data["train_gpus"] = settings.total_gpus if changes["placement"] == "colocated" else None
     return LaunchSettings.model_validate(data)

@@ -7,9 +7,9 @@ from math import ceil
 
 from rollplan.models.launch.keys import dialect
 from rollplan.models.launch.layouts import LAYOUTS
-from rollplan.models.launch.placements import PLACEMENTS
+from rollplan.models.launch.placements import PLACEMENTS, SLIME_FULLY_ASYNC, without_fully_async
 from rollplan.models.launch.settings import FrameworkName, LaunchSettings, SettingName
-from rollplan.models.launch.write import Written, count, direct, engine_size, samples
+from rollplan.models.launch.write import Value, Written, count, direct, engine_size, samples
 
 Writer = Callable[[LaunchSettings], Written | None]
 
@@ -17,6 +17,8 @@ Writer = Callable[[LaunchSettings], Written | None]
 def written(want: LaunchSettings, name: SettingName) -> Written | None:
     """Return how `want` has a setting written; None if the framework has no words for it or not for this value."""
     table = dialect(want.framework, want.dialect)
+    if name == "staleness" and want.staleness and want.placement == "colocated" and want.framework in _TAKE_TURNS:
+        return None
     own = _OWN.get((want.framework, name))
     if own is not None:
         return own(want)
@@ -79,9 +81,10 @@ def _openrlhf_staleness(want: LaunchSettings) -> Written | None:
 
 def _slime_staleness(want: LaunchSettings) -> Written | None:
     if want.staleness is not None and want.staleness <= 1:
-        return Written(notes=("run train_async.py" if want.staleness else "run train.py",))
-    path = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
-    return Written({"--rollout-function-path": path}, ("run train_async.py", "--sglang-server-concurrency then bounds staleness"))
+        return Written(notes=(*without_fully_async(want), "run train_async.py" if want.staleness else "run train.py"))
+    return Written(
+        {"--rollout-function-path": SLIME_FULLY_ASYNC}, ("run train_async.py", "--sglang-server-concurrency then bounds staleness")
+    )
 
 
 def _slime_tp(want: LaunchSettings) -> Written | None:
@@ -124,22 +127,57 @@ def _roll_staleness(want: LaunchSettings) -> Written | None:
 
 def _skyrl_staleness(want: LaunchSettings) -> Written | None:
     steps = ceil(want.staleness or 0)
-    return Written({"trainer.fully_async.enabled": True, "trainer.fully_async.max_staleness_steps": steps}, ("run main_fully_async",))
+    keys: dict[str, Value] = {"trainer.fully_async.enabled": True, "trainer.fully_async.max_staleness_steps": steps}
+    if not want.asynchronous:
+        mini = {} if want.prompts_per_step is None else {"trainer.policy_mini_batch_size": want.prompts_per_step}
+        keys |= {"generator.batched": False, **mini}
+    return Written(keys | _skyrl_workers(want), ("run main_fully_async",))
 
 
 def _skyrl_prompts(want: LaunchSettings) -> Written | None:
     batch = {"trainer.train_batch_size": want.prompts_per_step or 1}
-    return Written({**batch, "trainer.policy_mini_batch_size": want.prompts_per_step or 1} if want.asynchronous else batch)
+    if not want.asynchronous:
+        return Written(batch)
+    return Written({**batch, "trainer.policy_mini_batch_size": want.prompts_per_step or 1, **_skyrl_workers(want)})
+
+
+def _skyrl_workers(want: LaunchSettings) -> dict[str, Value]:
+    """Return the generation workers, where those there are would not be between one batch and staleness + 1 batches."""
+    prompts, now = want.prompts_per_step, want.in_flight
+    if prompts is None or want.samples_per_prompt is None:
+        return {}
+    most = prompts * (1 + ceil(want.staleness or 0))
+    workers = most if now is None else min(max(now // want.samples_per_prompt, prompts), most)
+    changed = now is None or workers != now // want.samples_per_prompt
+    return {"trainer.fully_async.num_parallel_generation_workers": workers} if changed else {}
 
 
 def _trl_staleness(want: LaunchSettings) -> Written | None:
     return Written({"--max_staleness": ceil(want.staleness or 0)}) if want.dialect == "async GRPO" else None
 
 
+def _trl_prompts(want: LaunchSettings) -> Written | None:
+    return _trl_batch(want, direct(dialect("TRL", want.dialect), want, "prompts_per_step", want.prompts_per_step))
+
+
+def _trl_samples(want: LaunchSettings) -> Written | None:
+    return _trl_batch(want, samples(dialect("TRL", want.dialect), want))
+
+
+def _trl_batch(want: LaunchSettings, batch: Written | None) -> Written | None:
+    """Return a batch with the remark that it stands in the place of steps per generation: TRL takes one of the two."""
+    key = "--generation_batch_size"
+    if batch is None or key not in batch.values or want.read.get("prompts_per_step") == key:
+        return batch
+    return batch.and_then(Written(notes=("leave --steps_per_generation out",)))
+
+
 def _open_instruct_staleness(want: LaunchSettings) -> Written | None:
     return Written({"--async_steps": ceil(want.staleness)}) if want.staleness else None
 
 
+_TAKE_TURNS: tuple[FrameworkName, ...] = ("OpenRLHF", "slime", "NeMo-RL", "SkyRL")
+"""Whose sides cannot overlap on GPUs that they share."""
 _OWN: Mapping[tuple[FrameworkName, SettingName], Writer] = {
     **LAYOUTS,
     **PLACEMENTS,
@@ -157,5 +195,7 @@ _OWN: Mapping[tuple[FrameworkName, SettingName], Writer] = {
     ("SkyRL", "staleness"): _skyrl_staleness,
     ("SkyRL", "prompts_per_step"): _skyrl_prompts,
     ("TRL", "staleness"): _trl_staleness,
+    ("TRL", "prompts_per_step"): _trl_prompts,
+    ("TRL", "samples_per_prompt"): _trl_samples,
     ("open-instruct", "staleness"): _open_instruct_staleness,
 }

@@ -39,7 +39,7 @@ class Profile(Strict):
         """Read a profile file; raise `InputError` that names every fault."""
         try:
             raw: Any = json.loads(read_text(path, "profile"))
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError also for numbers of thousands of digits
             raise InputError(str(path), [Finding(str(path), "", f"is not JSON ({error})", "give a profile that rollplan wrote")]) from None
         return cls.build(tuples(raw), str(path))
 

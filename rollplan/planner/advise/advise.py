@@ -121,7 +121,8 @@ def _shape(seen: Present, facts: Facts) -> tuple[Shape, str]:
             return law, f"laws of {facts.model} on {facts.gpu}, at the level of the log"
     unit = 1 if seen.total_gpus <= WHOLE_NODE else 4 if seen.total_gpus <= 8 * WHOLE_NODE else WHOLE_NODE
     shape = PowerShape(seen.total_gpus, facts.rollout_unit or unit, facts.train_unit or unit, facts.samples_per_update)
-    return shape, f"published exponents ({reason})"
+    assumed = "" if facts.rollout_unit and facts.train_unit else f"; GPUs are moved in assumed units of {unit}, --config tells the real ones"
+    return shape, f"published exponents ({reason}){assumed}"
 
 
 def _settings(seen: Present, facts: Facts, found: Sequence[Option], noise: float) -> list[Change]:
@@ -139,7 +140,7 @@ def _settings(seen: Present, facts: Facts, found: Sequence[Option], noise: float
 def _as_change(seen: Present, facts: Facts, option: Option) -> Change:
     low, likely, high = option.gain
     why = f"{option.step.likely:.3g} s per step predicted ({option.step.low:.3g} to {option.step.high:.3g} s)"
-    split = f"{option.gpus[0]} GPUs for rollout, {option.gpus[1]} for training"
+    split = f"{option.gpus[0]} GPU{'s' if option.gpus[0] != 1 else ''} for rollout, {option.gpus[1]} for training"
     fields: dict[Adjustable, float | str] = {"rollout_gpus": option.gpus[0], "train_gpus": option.gpus[1]}
     if option.way is None:
         text, fields = f"let both sides take turns on {option.gpus[0]} GPUs", {"placement": "colocated"}
@@ -153,6 +154,9 @@ def _as_change(seen: Present, facts: Facts, option: Option) -> Change:
             text, fields = f"{text}: {split}", {"staleness": 0.5, **fields}
     else:
         text = f"asynchronous on GPUs of their own ({option.way}, staleness {option.staleness}): {split}"
+        fields |= {"placement": "separate", "staleness": option.staleness}
+        if seen.way is None and seen.passed_on.likely > 0:
+            why += f"; {seen.passed_on.likely:.3g} s of old log-probs that rollout gives as well are left out, which needs no split"
     lines = () if facts.settings is None else changed_lines(facts.settings, fields) or ()
     return Change(text, why, likely, (low, high), lines)
 

@@ -66,8 +66,8 @@ def _rollout(present: Present, facts: Facts) -> Iterator[Change]:
     amounts, phases = present.amounts, present.phases
     reward = phases.get("reward", 0.0)
     yield Change("score samples while others are generated", f"rewards take {reward:.3g} s after generation", _share(present, reward))
-    samples, waits_s = amounts.get("samples"), phases.get("generation", present.wait_s)
-    if samples is not None and (at_once := samples / (present.gpus[0] / (facts.rollout_unit or 1))) < FULL_ENGINE:
+    samples, waits_s = amounts.get("samples", 0.0), phases.get("generation", present.wait_s)
+    if samples > 0 and (at_once := samples / (present.gpus[0] / (facts.rollout_unit or 1))) < FULL_ENGINE:
         yield Change(
             "send more requests to each engine at once",
             f"{at_once:.3g} sequences per engine leave it waiting for memory: {FULL_ENGINE} take hardly longer per token",
@@ -80,7 +80,7 @@ def _rollout(present: Present, facts: Facts) -> Iterator[Change]:
             f"the engine throws out running samples for want of KV cache ({preempted:.3g} per step)",
             _share(present, waits_s) * 0.5,
         )
-    if amounts.get("response_clipped", 0.0) > CLIPPED and present.way is not None and present.wait_s > IDLE * present.step.median:
+    if CLIPPED < amounts.get("response_clipped", 0.0) <= 1 and present.way is not None and present.wait_s > IDLE * present.step.median:
         yield Change(
             "lower the response limit, or filter prompts whose answers never end",
             f"{amounts['response_clipped']:.0%} of the responses run into the limit and train on a cut answer",
@@ -92,7 +92,7 @@ def _between(present: Present) -> Iterator[Change]:
     sync = present.sync_s
     yield Change(
         "send weights another way (NCCL or shards instead of a full gather, FSDP2 instead of FSDP1), or less often",
-        f"weight sync takes {sync:.3g} s of {present.step.median:.3g} s",
+        f"weight sync takes {sync:.3g} s of {present.step.median:.3g} s; it may include waiting for samples that still run",
         _share(present, sync),
     )
     switch = present.switch_s
@@ -101,5 +101,9 @@ def _between(present: Present) -> Iterator[Change]:
         f"off-loading, loading and resharding take {switch:.3g} s of {present.step.median:.3g} s",
         _share(present, switch),
     )
-    checks = present.phases.get("validation", 0.0) + present.phases.get("checkpoint", 0.0)
-    yield Change("validate and save less often", f"validation and checkpoints take {checks:.3g} s of every step", _share(present, checks))
+    checks = present.checks_s
+    yield Change(
+        "validate and save less often",
+        f"validation and checkpoints add {checks:.3g} s to a step of {present.step.median:.3g} s, on average",
+        checks / (checks + present.step.median),
+    )

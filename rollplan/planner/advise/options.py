@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rollplan.models.split.iteration import UnchunkedWay, period_s
@@ -59,13 +60,21 @@ def _all(present: Present, shape: Shape) -> Iterator[Option]:
     # What the law of the way does not explain of the present step (hiccups, other syncs) stays at the same ratio.
     ratio = present.step.median / now.likely if now is not None and now.likely > 0 else 1.0
     for way in _ways(present):
-        for x in shape.rollout_counts():
-            for y in shape.train_counts():
-                if x + y <= total:
-                    yield from _option(present, shape, way, (x, y), ratio if way == present.way else 1.0)
+        for split in splits(total, shape.rollout_counts(), shape.train_counts()):
+            yield from _option(present, shape, way, split, ratio if way == present.way else 1.0)
     for gpus in shape.shared_counts():
         if gpus <= total:
             yield from _option(present, shape, None, (gpus, gpus), ratio if present.way is None else 1.0)
+
+
+def splits(total: int, rollout: Iterable[int], train: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the splits in which neither side could have more GPUs: others leave GPUs unused that are paid for."""
+    trains, least = sorted(train), 0
+    for x in sorted(rollout, reverse=True):
+        place = bisect_right(trains, total - x)
+        if place and trains[place - 1] > least:
+            least = trains[place - 1]
+            yield x, least
 
 
 def _ways(present: Present) -> tuple[UnchunkedWay, ...]:

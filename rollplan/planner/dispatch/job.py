@@ -15,6 +15,7 @@ from rollplan.models.errors import Finding, InputError
 from rollplan.models.scenario import Scenario
 from rollplan.models.stages.compile import compiled, work_of
 from rollplan.planner.dispatch.solve import Candidate, Method, candidates, solve
+from rollplan.planner.modelled import modelled_job
 from rollplan.planner.split import decide
 
 
@@ -48,24 +49,16 @@ def dispatch_job(
     """
     if recall is None and method == "exact":
         raise InputError(scenario.name, [Finding("method", "`exact`", "needs a ranker of lengths", "choose `best`, or give --recall")])
-    asking = {entry.name: entry.split for entry in scenario.jobs if entry.split is not None and entry.split.model is not None}
-    names = ", ".join(asking) or "none: no job has a `split` with `model` and `workload`"
-    if job is not None and job not in asking:
-        raise InputError(scenario.name, [Finding("job", f"`{job}`", "has no `model` and `workload`", f"choose from {names}")])
-    if job is None and len(asking) != 1:
-        raise InputError(scenario.name, [Finding("jobs", "", f"has {len(asking)} jobs with a `model`", f"choose one with --job: {names}")])
-    name = job if job is not None else next(iter(asking))
-    split = asking[name]
-    assert split.workload is not None, "`model` comes with `workload`"
-    ready = compiled(split, scenario.pools, scenario.links)
+    asked = modelled_job(scenario, job)
+    ready = compiled(asked.split, scenario.pools, scenario.links)
     decision, _ = decide(ready.problem)
     option, _ = options_of(ready, decision.choice)
     pool, gpus = decision.choice.rollout_pool, decision.choice.rollout_gpus
     if option is None:
         what = f"rolls out on {gpus} GPUs, for which a time was measured, but no layout is known"
         remedy = f"leave {gpus} out of `rollout.{pool}`, or allow a degree in `engine.tp` that divides it"
-        raise InputError(scenario.name, [Finding(f"split {name}", "", what, remedy)])
-    work = work_of(split.workload)
+        raise InputError(scenario.name, [Finding(f"split {asked.name}", "", what, remedy)])
+    work = work_of(asked.workload)
     if instances is not None and not 1 <= instances <= work.samples:
         what = f"is not a number of instances for {work.samples} samples"
         raise InputError(scenario.name, [Finding("instances", f"`{instances}`", what, f"choose 1 to {work.samples}")])
@@ -80,4 +73,4 @@ def dispatch_job(
     limits = limits or Limits()
     tried = candidates(problem, seed, recall, limits.stop)
     found = solve(problem, method, limits, seed, recall, tried)
-    return JobDispatch(name, pool, str(option.instance.layout), problem, recall, tuple(tried), found)
+    return JobDispatch(asked.name, pool, str(option.instance.layout), problem, recall, tuple(tried), found)

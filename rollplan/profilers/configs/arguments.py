@@ -1,4 +1,7 @@
-"""Arguments of a command as flat keys: `key=value` of hydra, `--flag value`, `--flag=value`, flags alone, several values."""
+"""Arguments of a command as flat keys: `key=value` of hydra, `--flag value`, `--flag=value`, flags alone, several values.
+
+A file of more settings (`--config x.yaml`, prime-rl's `@ x.toml`) is not opened, and leaves nothing to defaults.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,9 @@ def put_arguments(words: Sequence[Expanded], flat: Flat, where: str) -> None:
             flat.put(f"--{flag[1]}", flag[2], where, word.known)
         elif override is not None:
             flat.put(override[1], override[2].strip("'\""), where, word.known)
+        elif word.text == "@" and at < len(words):
+            _warn_of_file(flat, words[at].text, where)
+            at += 1
         elif _is_variable(word) and _ARCHITECTURE not in word.text:
             flat.warn(f"{where}: {word.text} is not told by the file; arguments in it were not read")
             flat.partial = flat.partial or any(_FLAG.match(before.text) or _OVERRIDE.match(before.text) for before in words[:at])
@@ -64,5 +70,9 @@ def _warn_of_files(flat: Flat, where: str) -> None:
     for name in _FILES:
         given = flat.get(name)
         if given is not None and given.where == where and str(given.value).endswith((".yaml", ".yml", ".toml", ".json")):
-            flat.warn(f"{where}: {given.value} was not read; give it as the configuration to have its settings")
-            flat.partial = True
+            _warn_of_file(flat, str(given.value), where)
+
+
+def _warn_of_file(flat: Flat, name: str, where: str) -> None:
+    flat.warn(f"{where}: {name} was not read; give it as the configuration to have its settings")
+    flat.partial = True

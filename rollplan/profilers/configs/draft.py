@@ -81,7 +81,10 @@ class Draft:
         except ValueError:
             self.flat.warn(f"{key} is {show(value)}, not a number")
             return None
-        return found if isfinite(found) else None
+        if not isfinite(found):
+            self.flat.warn(f"{key} is {show(value)}, not a finite number")
+            return None
+        return found
 
     def flag(self, key: str) -> bool | None:
         """Return the truth value at a key, its default in the framework without."""

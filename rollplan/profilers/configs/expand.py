@@ -43,6 +43,9 @@ class Variables:
         else:
             self._values[name] = tuple(values)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
     def forget(self, name: str, why: str) -> None:
         """Make a variable unknown."""
         if name:

@@ -27,7 +27,7 @@ def from_yaml(text: str, source: str) -> Flat:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else source
         raise _refusal(source, where, f"is not YAML ({str(getattr(error, 'problem', None) or error).strip()})") from None
-    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:  # of values that their tags do not fit
         raise _refusal(source, source, f"is not YAML that can be read ({error})") from None
     flat = _flat(tree, source, "YAML")
     for warning in repeated:

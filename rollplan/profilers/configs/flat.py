@@ -45,6 +45,10 @@ class Flat:
 
     def put(self, key: str, value: object, where: str = "", known: bool = True) -> None:
         """Add a key; a second value for it counts, and is warned of if it differs."""
+        try:
+            str(value)
+        except ValueError:
+            raise TooLargeError(f"holds a number of thousands of digits at {key[:60]}") from None
         name = normal(key)
         before = self._entries.get(name)
         if before is not None and before.known and known and _differ(before.value, value):

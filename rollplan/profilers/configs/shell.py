@@ -7,6 +7,7 @@ unknown and is reported, never guessed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rollplan.models.errors import Finding, InputError
 from rollplan.profilers.configs.arguments import put_arguments
@@ -19,6 +20,10 @@ MAX_CHARACTERS = 500_000
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?=)")
 _OPENING = ("if", "for", "while", "until", "case", "select")
 _CLOSING = ("fi", "done", "esac")
+_SETTING = ("unset", "read", "mapfile", "readarray", "let", "getopts", "eval", "printf")
+"""Commands that change variables which they name."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_COUNTED = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%]?=(?!=))")
 _FILLING = ("then", "else", "elif", "do", "{", "}", "!", "time", "exec", "nohup", "sudo")
 _DECLARING = ("export", "local", "readonly", "declare", "typeset")
 _OTHER = re.compile(
@@ -48,18 +53,23 @@ class _Script:
     def __init__(self) -> None:
         self._variables = Variables()
         self._depth = 0
+        self._braces = 0
 
     def take(self, statement: Statement, flat: Flat) -> None:
         """Take one statement: keep what it assigns, read what it launches."""
         words = list(statement.words)
         while words and (first := _plain(words[0])) in (*_OPENING, *_CLOSING, *_FILLING):
             self._depth = max(0, self._depth + (first in _OPENING) - (first in _CLOSING))
+            self._braces = max(0, self._braces + (first == "{") - (first == "}"))
             words.pop(0)
             if first == "for" and words:
                 self._variables.forget(_plain(words[0]), "changes in a loop")
                 return
             if first in ("case", "select"):
                 return
+        if words and words[0].parts[0].kind == "arithmetic":
+            self._forget(_COUNTED.findall(words[0].parts[0].text), "counted")
+            return
         if words and _plain(words[0]) in _DECLARING:
             words = [word for word in words[1:] if not _plain(word).startswith("-")]
             words = [word for word in words if _assigned(word) is not None]
@@ -80,7 +90,14 @@ class _Script:
             head = word.parts[0]
             rest = type(head)(head.kind, head.text[len(name) + len(operator) :], True)
             values = self._variables.expand(Word([rest, *(type(part)(part.kind, part.text, True) for part in word.parts[1:])]))
+        # A function may be called before what follows, after it, or never: what it changes is not known.
+        certain = certain and (self._braces == 0 or name not in self._variables)
         self._variables.assign(name, values, word.items is not None, operator == "+=", certain)
+
+    def _forget(self, names: Iterable[str], why: str) -> None:
+        for name in names:
+            if name in self._variables:
+                self._variables.forget(name, why)
 
     def _launch(self, words: list[Word], line: int, flat: Flat) -> None:
         command = [value for word in words for value in self._variables.expand(word)]
@@ -90,6 +107,8 @@ class _Script:
             flat.warn(f"line {line}: {where} is sourced and was not read; variables that it sets are not known here")
         elif command and not _OTHER.fullmatch(name) and (name != "ray" or (len(command) > 2 and command[1].text == "job")):
             self._read(command, line, flat)
+        if name in _SETTING and (name != "printf" or command[1:2] == [Expanded("-v")]):
+            self._forget({found for word in command[1:] for found in _NAME.findall(word.text)}, f"changed by {name}")
 
     def _read(self, command: list[Expanded], line: int, flat: Flat) -> None:
         separator = next((index for index, word in enumerate(command) if word.text == "--"), None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]")
-_HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z_]\w*)\2")
+_HEREDOC = re.compile(r"<<(-?)[ \t]*(?:(['\"])([^'\"\n]+)\2|\\?([A-Za-z_]\w*))")
 _PLAIN = re.compile(r"[^ \t\n;&|<>()\\'\"$`]+")
 _INSIDE = re.compile(r"[^\"\\$`]+")
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=$")
@@ -56,7 +56,10 @@ class _Reader:
         current = Statement(self._line)
         while self._at < len(self._text):
             letter = self._text[self._at]
-            if letter in "\n;&|()":
+            if not current.words and self._text.startswith("((", self._at):
+                current.line = self._line
+                current.words.append(Word([Part("arithmetic", self._balanced("(", ")", 2), False)]))
+            elif letter in "\n;&|()":
                 # Of `&&`, `||`, `;;`, `&>` the first letter ends the statement, the second one ends an empty one.
                 chained = letter in "&|" and (self._text.startswith(letter * 2, self._at) or (current.chained and not current.words))
                 self._step()
@@ -89,7 +92,7 @@ class _Reader:
     def _redirection(self) -> None:
         document = _HEREDOC.match(self._text, self._at)
         if document is not None:
-            self._endings.append((document[3], bool(document[1])))
+            self._endings.append((document[3] or document[4], bool(document[1])))
             self._at = document.end()
             return
         while self._at < len(self._text) and self._text[self._at] in "<>&":

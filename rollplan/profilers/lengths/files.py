@@ -130,7 +130,8 @@ def _json_rows(lines: Iterator[str], path: Path) -> Iterator[tuple[int, dict[str
 
 
 def _csv_rows(lines: Iterator[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.reader(lines)
+    # A quote that is never closed would swallow the rest of the file.
+    reader = csv.reader(lines, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         if not header or len(set(header)) < len(header):

@@ -47,8 +47,8 @@ def train_ranker(gathered: Gathered, source: Path, seed: int = 0) -> Ranker:
     texts = gathered.texts[known]
     logs = np.log(gathered.lengths[known])
     logs = logs - _step_levels(logs, gathered.steps[known]) + logs.mean()
-    if np.ptp(logs) == 0:
-        raise fault(source, "", "has responses of one length only", "choose --ranker none")
+    if np.ptp(logs) < 1e-9:
+        raise fault(source, "", "has responses of one length only, at least within each step", "choose --ranker none")
     means = np.bincount(texts, logs) / np.bincount(texts)
     part = np.array([part_of(prompt, seed) for prompt in gathered.prompts])
     if min(sizes := np.bincount(part, minlength=3).tolist()) == 0:

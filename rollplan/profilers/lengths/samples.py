@@ -68,7 +68,7 @@ def read_prompts(path: Path, column: str | None) -> Iterator[str]:
             if found is None:
                 wanted = column or PROMPT_COLUMNS[0]
                 raise _missing(row, "prompt", wanted, "name its column with --prompt-column", source.path, f"line {line}")
-            yield _prompt(row[found])
+            yield _prompt(row[found]) or ""
 
 
 def _from_columns(row: Mapping[str, Any], columns: Columns, step: int | None, unit: Unit, path: Path, place: str) -> Sample:
@@ -114,7 +114,7 @@ def _from_trace(trace: Mapping[str, Any], step: int | None, unit: Unit, path: Pa
     counts = [_length(count, unit, path, f"{place}, completion_tokens") for count in usages]
     data = trace["task"].get("data") if isinstance(trace["task"], dict) else None
     prompt = data.get("prompt") if isinstance(data, dict) else None
-    text = None if prompt is None else _prompt(prompt)
+    text = _prompt(prompt)
     index = data.get("idx") if isinstance(data, dict) else None
     total = sum(counts)
     if total > MAX_TOKENS:
@@ -122,7 +122,7 @@ def _from_trace(trace: Mapping[str, Any], step: int | None, unit: Unit, path: Pa
     return Sample(
         length=total if counts else None,
         prompt=text,
-        group=text if text is not None else None if index is None else _key(index),
+        group=_key(index) if text is None else text,
         step=step,
         truncated=None if not calls else calls[-1].get("finish_reason") == "length",
     )
@@ -160,18 +160,19 @@ def _step(value: Any, path: Path, place: str) -> int:
     return step
 
 
-def _prompt(value: Any) -> str:
-    """Return the text of a prompt; of a list of messages, the texts of all of them."""
-    if isinstance(value, str):
-        return value[:MAX_PROMPT]
+def _prompt(value: Any) -> str | None:
+    """Return the text of a prompt; of a list of messages, the texts of all of them. None if there is none."""
     if isinstance(value, list):
-        texts = [message.get("content") for message in value[:1000] if isinstance(message, dict)]
-        return "\n".join(text for text in texts if isinstance(text, str))[:MAX_PROMPT]
-    return str(value)[:MAX_PROMPT]
+        contents = [message.get("content") for message in value[:1000] if isinstance(message, dict)]
+        parts = [part for content in contents for part in (content[:1000] if isinstance(content, list) else [content])]
+        texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+        value = "\n".join(text for text in texts if isinstance(text, str))
+    return _key(value)
 
 
-def _key(value: Any) -> str:
-    return str(value)[:MAX_PROMPT]
+def _key(value: Any) -> str | None:
+    """Return what tells samples apart; nothing, and an empty cell, tell nothing."""
+    return None if value is None else str(value)[:MAX_PROMPT] or None
 
 
 def _found(row: Mapping[str, Any], asked: str | None, usual: tuple[str, ...]) -> str | None:

@@ -32,6 +32,17 @@ class TorchWire:
         members = [list(range(ranks)), *([0, 1] for _ in range(streams - 1))]
         self._groups: list[Any] = [dist.new_group(group, backend=backend, timeout=timedelta(seconds=wait_s)) for group in members]
         self._buffer = torch.ones(1, dtype=torch.uint8, device=self._device)
+        self._introduce()
+
+    def _introduce(self) -> None:
+        """Let the ends of every stream connect.
+
+        NCCL connects two ranks inside of their first transfer and blocks both until then: a receiver that says afterwards
+        that it is ready would wait for a sender that waits for this.
+        """
+        for group in self._groups if self.rank < 2 else ():
+            self._finish([dist.isend(self._buffer, 1, group=group) if self.rank == 0 else dist.irecv(self._buffer, 0, group=group)])
+        self._synchronize()
 
     def send(self, size: int, streams: int) -> float:
         """Send `size` bytes to rank 1 over so many streams; return seconds until it has answered."""
@@ -80,8 +91,7 @@ class TorchWire:
             if what == _BROADCAST:
                 dist.broadcast(parts[0], 0, group=self._groups[0])
             self._finish(works)
-            if self._device.type == "cuda":
-                torch.cuda.synchronize(self._device)
+            self._synchronize()
             dist.send(_note(), 0)
 
     def _command(self, what: int, size: int, streams: int) -> None:
@@ -102,6 +112,11 @@ class TorchWire:
     def _finish(self, works: list[Any]) -> None:
         for work in works:
             work.wait()
+
+    def _synchronize(self) -> None:
+        """Wait until the device has done what it was told; the CPU is done when it has said so."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
 
 
 def _note() -> torch.Tensor:

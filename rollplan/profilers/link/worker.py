@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from rollplan.profilers.link.measure import measure
-from rollplan.profilers.worker import PROGRESS, WorkerError, serve
+from rollplan.profilers.worker import PROGRESS, WorkerError, end_with_the_caller, serve
 
 _HERE = "127.0.0.1"
 
@@ -32,7 +32,8 @@ def _one(request: dict[str, Any], alone: bool) -> dict[str, Any]:
     rank, ranks, host, port, wait_s = (request[key] for key in ("rank", "ranks", "host", "port", "wait_s"))
     torch.set_num_threads(1)
     interface = request["interface"] or interface_to(host, port)
-    os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
+    # NCCL takes a bare name as a prefix: eth1 would be eth10, too.
+    os.environ |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
     if alone:
         _say(f"rank {rank} of {ranks} at {host}:{port}, interface {interface}: waiting for the others")
     store = listen(host, port, wait_s)[0] if alone and rank == 0 else join(host, port, wait_s)
@@ -99,6 +100,7 @@ def _all_here(request: dict[str, Any]) -> dict[str, Any]:
 
 def _child(request: dict[str, Any], told: Connection) -> None:
     """Be one of the local ranks; rank 0 tells its answer, every rank its error."""
+    end_with_the_caller()
     said: dict[str, Any] | None = None
     try:
         answer = _one(request, alone=False)

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from rollplan.profilers.logs.framework import FALLBACK, Gathered, Record
 
+_MIXED = 3
+"""A run that falls back so often, by one step each time, is two runs whose lines are mixed."""
 _FAR = 3
 """A step that falls back this far to the beginning is a new run even if it was not seen before."""
 
@@ -69,7 +71,7 @@ def _differ(one: object, other: object) -> bool:
 
 @dataclass
 class _Run:
-    """A run that is being put together. last: the latest step of every part."""
+    """A run that is being put together. last: the latest step of every part. resumed: where it fell back."""
 
     steps: dict[int, Gathered] = field(default_factory=dict)
     old: list[Gathered] = field(default_factory=list)
@@ -105,7 +107,11 @@ class _Run:
         notes = []
         if self.twice:
             notes.append(f"{self.twice} step{'s stand' if self.twice != 1 else ' stands'} in the log twice; each was read once")
-        if self.old:
+        if len(self.resumed) >= _MIXED and len(self.old) == len(self.resumed):
+            notes.append(
+                f"{len(self.old)} steps stand in the log with two different sets of values: lines of two runs may be mixed; part them"
+            )
+        elif self.old:
             notes.append(f"the run was resumed: {len(self.old)} repeated step{'s' if len(self.old) != 1 else ''} count only the last time")
         steps = sorted([*self.steps.values(), *self.old], key=lambda step: (step.step, step.line))
         return Session(tuple(steps), tuple(notes))

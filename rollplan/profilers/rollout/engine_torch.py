@@ -66,10 +66,12 @@ class TorchEngine:
             raise WorkerError("the torch engine knows no continuous batching; only equal requests, all at once")
         try:
             step_s = self._steps(len(prompt_tokens), prompt_tokens[0], output_tokens[0])
-        except self._torch.OutOfMemoryError:
-            self._torch.cuda.empty_cache()
-            raise NoRoomError("out of GPU memory") from None
-        return Run(step_s, [len(step_s)] * len(prompt_tokens))
+            return Run(step_s, [len(step_s)] * len(prompt_tokens))
+        except self._torch.cuda.OutOfMemoryError:
+            pass
+        # Outside of the handler, whose exception holds the frames and with them the KV cache.
+        self._torch.cuda.empty_cache()
+        raise NoRoomError("out of GPU memory")
 
     def _steps(self, batch: int, prompt: int, outputs: int) -> list[float]:
         torch = self._torch

@@ -23,11 +23,13 @@ from rollplan.profilers.worker import serve
 EVERYWHERE = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""One compute thread on CPU: two that wait for each other stand still as soon as another process takes a core."""
+"""One compute thread on CPU: two that wait for each other stand still as soon as another process takes a core. To ask whether
+there is a GPU must not start CUDA here: vLLM forks one process for each device of tp, and these could not start it again."""
 ON_CPU = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 SLOTS_ON_CPU, SLOTS_ON_GPU = 32, 256
 

@@ -10,6 +10,7 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 from rollplan import __version__
+from rollplan.models.errors import Finding, InputError
 from rollplan.models.fits.ptl import fit_ptl
 from rollplan.models.profile.decode import DecodeCurve, DecodePoint, DecodeProfile, PrefillCost
 from rollplan.models.profile.file import Profile
@@ -28,9 +29,9 @@ class RolloutRequest:
     """What is to be measured. model: see `model_folder`. python: interpreter that has the engine; None, this one.
 
     tp: degrees of tensor parallelism, one after the other. batches, contexts, slots, prompt_tokens: None, what the engine
-    holds. spread: quartile spread, by the median, that each point must reach in each process within its share of
-    time_limit_s. processes: engines that are started one after the other; what differs between them (layout of memory, clock
-    rate, the hour) no single one sees.
+    holds. spread: quartile spread, by the median, that each point must reach within time_limit_s in each process.
+    processes: engines that are started one after the other; what differs between them (layout of memory, clock rate, the
+    hour) no single one sees. Raises `InputError` for what an engine cannot do, before any of it is measured.
     """
 
     model: str
@@ -46,6 +47,11 @@ class RolloutRequest:
     processes: int = 2
     prompt_tokens: int | None = None
     enforce_eager: bool = False
+
+    def __post_init__(self) -> None:
+        if self.engine == "torch" and self.tp != (1,):
+            degrees = ",".join(map(str, self.tp))
+            raise InputError("command line", [Finding("--tp", degrees, "the torch engine runs on one device", "use --engine vllm")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ def _ask(
         "batches": request.batches,
         "contexts": request.contexts,
         "spread": request.spread,
-        "time_limit_s": request.time_limit_s / request.processes,
+        "time_limit_s": request.time_limit_s,
         "prompt_tokens": request.prompt_tokens,
         "workloads": batches,
     }

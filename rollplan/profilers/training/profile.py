@@ -83,7 +83,7 @@ def profile(
     # The folder is ours, so that files of cold moves do not outlive a worker that was killed.
     with tempfile.TemporaryDirectory(prefix="rollplan-", dir=wanted.disk) as folder:
         answer = ask(WORKER, request(config, wanted, folder), python, environment, wanted.time_limit_s + _START_S, on_line)
-    return profile_of(architecture, answer, wanted.checkpointing, str(model))
+    return profile_of(architecture, answer, wanted.checkpointing)
 
 
 def request(config: Mapping[str, Any], wanted: Wanted, folder: str) -> dict[str, Any]:
@@ -104,14 +104,14 @@ def request(config: Mapping[str, Any], wanted: Wanted, folder: str) -> dict[str,
     }
 
 
-def profile_of(model: Architecture, answer: Mapping[str, Any], checkpointing: Literal["none", "full"], source: str) -> Profile:
+def profile_of(model: Architecture, answer: Mapping[str, Any], checkpointing: Literal["none", "full"]) -> Profile:
     """Return the profile that a worker's answer makes."""
     training = training_of(model, answer, checkpointing)
     origin = Origin(
         kind="measured",
         by=f"rollplan {__version__}",
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        source=f"rollplan profile train --model {source}",
+        source=f"rollplan profile train --model {model.name}",
         host=answer["host"],
         device=answer["device"],
         devices=1,

@@ -98,6 +98,10 @@ def test_estimates_come_from_a_stored_ranker_in_the_order_of_the_prompts(cli: Cl
     assert head == "row,estimated_tokens"
     long, short = (float(row.split(",")[1]) for row in rows)
     assert long > 2 * short
+    (folder / "p.json").write_text((folder / "p.json").read_text().replace('"commas"', '"colons"'))
+    refused = cli("profile", "lengths", "p.json", "--prompts", "new.jsonl", "--estimates", "e.csv")
+    assert refused.code == 2
+    assert "ranker.weights.surface = `colons`: is no feature that this version of rollplan knows" in refused.err
 
 
 def test_json_is_the_profile(cli: Cli, folder: Path, rollouts: Path) -> None:

@@ -97,9 +97,9 @@ def test_the_screen_shows_what_was_measured(cli: Call, asked: list[dict[str, Any
 
 
 def test_every_option_reaches_the_worker(cli: Call, asked: list[dict[str, Any]]) -> None:
-    """Once for each tp and process, which share the time."""
-    more = ("--engine", "torch", "--tp", "1,2", "--max-num-seqs", 9, "--weights", "real", "--prompt-tokens", 33, "--enforce-eager")
-    assert cli(*BASE, *more, "--spread", "5%", "--time-limit", 154, "--processes", 2).code == 0
+    """Once for each tp and process."""
+    more = ("--tp", "1,2", "--max-num-seqs", 9, "--weights", "real", "--prompt-tokens", 33, "--enforce-eager")
+    assert cli(*BASE, *more, "--spread", "5%", "--time-limit", 77, "--processes", 2).code == 0
     assert [question["tp"] for question in asked] == [1, 1, 2, 2]
     one = asked[0]
     assert (one["slots"], one["weights"], one["enforce_eager"]) == (9, "real", True)
@@ -132,6 +132,8 @@ def test_a_second_measurement_is_compared_with_the_file_it_replaces(cli: Call, a
         (("--contexts", "0"), "--contexts = `0`: is not a list of whole numbers from 1"),
         (("--tp", ""), "--tp = ``: is not a list of whole numbers from 1"),
         (("--model", "nowhere"), "--model = `nowhere`: is neither a folder, nor a config.json, nor a model of the reference data"),
+        (("--engine", "torch", "--tp", "1,2"), "--tp = 1,2: the torch engine runs on one device; use --engine vllm"),
+        (("--time-limit", "inf"), "Invalid value for '--time-limit'"),
         (("--spread", "2"), "--spread = `2`: could be a share or per cent"),
     ],
 )

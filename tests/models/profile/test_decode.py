@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from rollplan.models.decode import Admission, Requests, simulate
 from rollplan.models.errors import InputError
+from rollplan.models.fits.ptl import fit_ptl
 from rollplan.models.latency import AffineLatency, ptl_ms
 from rollplan.models.profile.decode import DecodeCurve, DecodePoint, DecodeProfile, PrefillCost, agree
 from rollplan.models.profile.file import Profile
@@ -150,3 +152,28 @@ def test_two_measurements_agree_within_their_spread_and_the_floor(median: float,
     allowed = half * (median + other) + 0.03 * min(median, other)
     if abs(abs(other - median) - allowed) > 1e-9 * median:
         assert agree(first, second) == (abs(other - median) < allowed)
+
+
+def test_a_fitted_grid_of_absurd_size_is_refused(tmp_path: Path) -> None:
+    """A number that no array holds is a fault of the file, not of the program."""
+    fits = fit_ptl((1, 4), (50.0, 100.0), np.array([[1.0, 2.0], [3.0, 4.0]])).model_dump()
+    fits["convex"] = {
+        "batches": [1, 10**30],
+        "contexts": [50.0, 100.0],
+        "ms": [[1.0, 2.0], [3.0, 4.0]],
+        "median_error": 0.0,
+        "worst_error": 0.0,
+    }
+    path = tmp_path / "profile.json"
+    raw = json.loads(Profile(name="m", origin=ORIGIN, decode=DecodeProfile(model="m", curves=(curve(),))).to_json())
+    raw["decode"]["curves"][0]["fits"] = fits
+    path.write_text(json.dumps(raw))
+    with pytest.raises(InputError, match=r"decode.curves\[0\].fits.convex.batches\[1\]"):
+        Profile.load(path)
+
+
+def test_the_floor_of_agreement_is_a_share_of_the_smaller_median() -> None:
+    """3.05 % more than 1 is outside of 3 %, from whichever side it is seen."""
+    assert not agree(exactly(1.0), exactly(1.0305))
+    assert not agree(exactly(1.0305), exactly(1.0))
+    assert agree(exactly(1.0), exactly(1.0295))

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollplan.models.errors import InputError
-from rollplan.models.profile.run import LoggedRun
+from rollplan.models.profile.run import AmountName, LoggedRun, LoggedStep, PhaseName
 from rollplan.planner.advise.advise import HOURS_PER_MONTH, advise
 from rollplan.planner.advise.estimate import Estimate
 from rollplan.planner.advise.facts import Facts
-from rollplan.planner.advise.options import options
+from rollplan.planner.advise.levers import levers
+from rollplan.planner.advise.options import options, splits
 from rollplan.planner.advise.present import present
 from rollplan.planner.advise.shape import PowerShape
 
@@ -83,7 +84,7 @@ def test_time_has_no_unit(case: tuple[LoggedRun, Facts], factor: int) -> None:
 
 def test_a_balanced_run_has_nothing_to_gain() -> None:
     """The trainer hardly waits, and rollout is known to be busy: "nothing to gain" is a good answer."""
-    logged = run("async", 100.0, {"wait": 2.0, "update": 97.0, "sync": 1.0}, beside={"generation": 98.0})
+    logged = run("async", 100.0, {"wait": 2.0, "update": 97.0, "sync": 1.0}, beside={"generation": 98.0}, framework="slime")
     advice = advise(logged, Facts(rollout_gpus=16, train_gpus=16, staleness=1.0))
     assert advice.better is None
     assert advice.settings == ()
@@ -131,6 +132,8 @@ def test_laws_of_the_model_replace_exponents() -> None:
         (run("async", 100.0, {"update": 50.0}), Facts(), "how many GPUs roll out and how many train"),
         (run("sync", 100.0, {"generation": 50.0}), Facts(), "on how many GPUs"),
         (run("unknown", 100.0, {"generation": 50.0}), Facts(), "whether rollout and training overlap"),
+        (run("async", 100.0, {}), Facts(rollout_gpus=4, train_gpus=4), "neither how long the trainer works"),
+        (run("sync", 100.0, {"generation": 50.0}), Facts("colocated", 8, 4), "8 are said to roll out and 4 to train"),
         (run("async", 100.0, {"update": 50.0}), Facts(placement="colocated", rollout_gpus=8), "needs GPUs of its own"),
         (run("sync", 100.0, {"update": 50.0}), Facts(rollout_gpus=8), "says nothing of generation"),
         (run("sync", 0.0, {"generation": 0.0}), Facts(rollout_gpus=8), "whose length is known"),
@@ -140,6 +143,85 @@ def test_what_is_missing_is_asked_for(logged: LoggedRun, facts: Facts, problem: 
     """By name, with the option that gives it."""
     with pytest.raises(InputError, match=problem):
         advise(logged, facts)
+
+
+@given(st.integers(1, 60), st.sets(st.integers(1, 60), min_size=1), st.sets(st.integers(1, 60), min_size=1))
+def test_no_split_leaves_gpus_that_a_side_could_use(total: int, rollout: set[int], train: set[int]) -> None:
+    """Brute force: the splits that fit and that no other one beats on both sides."""
+    fitting = [(x, y) for x in rollout for y in train if x + y <= total]
+    best = {(x, y) for x, y in fitting if not any((a, b) != (x, y) and a >= x and b >= y for a, b in fitting)}
+    assert sorted(splits(total, rollout, train)) == sorted(best)
+
+
+def test_a_wait_that_is_not_timed_is_what_no_phase_explains() -> None:
+    """Asynchronous OpenRLHF times no wait: 23 of 65 s in no phase are the trainer's wait and not its work."""
+    logged = run("async", 65.0, {"logprobs": 10.0, "update": 30.0, "sync": 2.0}, framework="OpenRLHF")
+    advice = advise(logged, Facts(rollout_gpus=8, train_gpus=8))
+    assert advice.binds == "rollout"
+    assert advice.present.wait_s == pytest.approx(23.0)
+    assert advice.present.train.likely == pytest.approx(40.0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "way"),
+    [
+        (Facts("separate", 8, 8, staleness=0.0), "serial"),
+        (Facts("separate", 8, 8, staleness=2.0), "async-batch"),
+        (Facts("colocated", 8), None),
+    ],
+)
+def test_who_knows_the_mode_can_say_it(facts: Facts, way: str | None) -> None:
+    """AReaL's log does not tell; its rollout was read as a wait and is a generation where sides take turns."""
+    seen = present(run("unknown", 100.0, {"wait": 60.0, "update": 40.0}, framework="AReaL"), facts)
+    assert seen.way == way
+    assert seen.train.likely == pytest.approx(40.0)
+    if way in (None, "serial"):
+        assert seen.rollout.likely == pytest.approx(60.0)
+
+
+def test_the_longest_sample_is_not_how_long_rollout_works() -> None:
+    """verl times single samples beside the step: slots are filled again, so a short sample is no idle pool."""
+    phases: dict[PhaseName, float] = {"wait": 2.0, "update": 98.0}
+    facts = Facts(rollout_gpus=8, train_gpus=8, staleness=1.0)
+    verl = present(run("async", 100.0, phases, {"rollout_idle": 0.0}, beside={"generation": 20.0}), facts)
+    assert verl.steady.ends == (50.0, 80.0, 100.0)
+    assert present(run("async", 100.0, phases, beside={"generation": 20.0}, framework="slime"), facts).steady.likely == 20.0
+
+
+def test_one_step_off_is_told_by_the_reader() -> None:
+    """Its batches do not overlap, whatever staleness a user leaves unsaid."""
+    logged = run("async", 100.0, {"wait": 40.0, "update": 60.0})
+    one_step = logged.model_copy(update={"mode_reason": "one_step_off: sync_rollout_weights; `gen` is the trainer's wait"})
+    facts = Facts(rollout_gpus=4, train_gpus=4)
+    assert (present(logged, facts).way, present(one_step, facts).way) == ("async-batch", "one-step")
+
+
+def test_doubtful_numbers_of_gpus_are_told() -> None:
+    """Equal numbers may be the same GPUs or not; the log's own rates may contradict both."""
+    logged = run("sync", 100.0, {"generation": 60.0, "update": 40.0})
+    assert any("--placement separate" in text for text in advise(logged, Facts(rollout_gpus=8, train_gpus=8)).warnings)
+    known = logged.model_copy(update={"gpus": 16})
+    assert present(known, Facts(rollout_gpus=8, train_gpus=8)).way == "serial"
+    assert any("imply 16 GPUs, not 8" in text for text in advise(known, Facts(rollout_gpus=8)).warnings)
+
+
+def test_validation_is_a_lever_though_its_steps_do_not_count() -> None:
+    """Every second step holds 40 s of validation: 20 s per step of 100 s, a sixth of the time."""
+    logged = run("sync", 100.0, {"generation": 60.0, "update": 40.0})
+    check = LoggedStep(
+        step=9, step_s=140.0, total="stated", phases={"generation": 60.0, "update": 40.0, "validation": 40.0}, dropped="has it"
+    )
+    logged = logged.model_copy(update={"steps": (*logged.steps, *[check] * len(logged.steps))})
+    found = next(change for change in levers(present(logged, Facts(rollout_gpus=1)), Facts()) if "validate" in change.text)
+    assert found.saves == pytest.approx(20 / 120)
+
+
+def test_damaged_amounts_make_no_levers() -> None:
+    """A log may hold anything: no samples, fewer than none, more than all clipped."""
+    amounts: dict[AmountName, float] = {"samples": -1.0, "response_clipped": 7.0}
+    found = levers(present(run("async", 100.0, {"wait": 50.0, "update": 50.0}, amounts), Facts(rollout_gpus=1, train_gpus=1)), Facts())
+    assert all(0 <= change.saves <= 1 for change in found)
+    assert not any("requests" in change.text or "limit" in change.text for change in found)
 
 
 def test_gpus_of_one_side_follow_from_the_total() -> None:

@@ -119,6 +119,7 @@ def test_what_is_not_generation_is_not_solved_by_a_split() -> None:
     advice = advise(run("sync", 290.0, phases, {"mfu": 0.025}), Facts(placement="colocated", rollout_gpus=8))  # type: ignore[arg-type]
     assert "log-probs" in advice.settings[0].text
     assert advice.settings[0].saves == pytest.approx(166 / 290)
+    assert "84 s of old log-probs that rollout gives as well are left out, which needs no split" in advice.settings[1].why
 
 
 def test_seven_training_gpus_that_wait_for_one_are_found() -> None:

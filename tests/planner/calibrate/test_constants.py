@@ -111,6 +111,16 @@ def test_an_update_gives_back_the_mfu(mfu: float) -> None:
     assert found["trainer_overhead_s"].origin is None
 
 
+def test_an_overhead_that_the_scenario_has_counts_once() -> None:
+    """The MFU is that of what the overhead leaves of the update, and the overhead is kept."""
+    _, train = truth({"trainer": {"old_logprob": False, "reference": False, "mfu": 0.3, "overhead": "5 s", "tp": [4]}})
+    found = numbers(
+        calibrated(scenario("trainer: {overhead: 5 s}"), source({"training": [{"layout": "tp4-dp2", "update": f"{train[8]!r} s"}]}))
+    )
+    assert found["mfu"].value == pytest.approx(0.3, rel=1e-6)
+    assert (found["trainer_overhead_s"].value, found["trainer_overhead_s"].origin) == (5.0, None)
+
+
 def test_updates_of_different_sizes_give_mfu_and_overhead() -> None:
     """Seconds that grow with the tokens are work, those that do not are overhead."""
     law = scenario().jobs[0].split

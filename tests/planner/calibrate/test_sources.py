@@ -27,7 +27,9 @@ from .jobs import APART, DATE, POOLS, WORKLOAD, calibrated, numbers, scenario, s
         ("", POOLS, {"rollout": [{"gpus": 3, "tp": 2, "time": "9 s"}]}, "no degree of tensor parallelism divides 3 GPUs"),
         ("", POOLS, {"rollout": [{"gpus": 2, "pool": "a100", "time": "9 s"}]}, "pool a100 may not roll out; those that may: h100"),
         ("", POOLS, {"rollout": [{"gpus": 2, "response_mean": 5000, "time": "9 s"}]}, "5000 tokens per response; the workload allows 1 to"),
+        ("", POOLS, {"rollout": [{"gpus": 999_999, "tp": 1, "time": "9 s"}]}, "999999 GPUs are more engines than the 256 samples"),
         ("", POOLS, {"training": [{"gpus": 1, "update": "9 s"}]}, "no layout on 1 GPUs fits"),
+        ("", POOLS, {"training": [{"layout": "tp3-dp1", "update": "9 s"}]}, "tp3-dp1 cannot be: tp 3 does not divide"),
         (
             "",
             POOLS + ", a100: {gpu: A100, nodes: 1, price: 2 $/h, memory: 2 TB}",

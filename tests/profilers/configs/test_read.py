@@ -149,3 +149,29 @@ def test_values_that_cannot_be_are_left_out_and_said() -> None:
     read = parse_config(text, "launch")
     assert (read.gpu_memory_utilization, read.train_gpus, read.response_limit) == (None, None, None)
     assert len(read.warnings) >= 3
+
+
+FULLY = "python -m verl.experimental.fully_async_policy.fully_async_main actor_rollout_ref.rollout.n=8 "
+FULLY += "rollout.nnodes=2 rollout.n_gpus_per_node=8 "
+FULLY += "actor_rollout_ref.rollout.tensor_model_parallel_size=2 actor_rollout_ref.actor.ppo_mini_batch_size=32 "
+FULLY += "async_training.staleness_threshold=0.5 async_training.trigger_parameter_sync_step=4 async_training.require_batches=1 "
+
+
+@pytest.mark.parametrize(("each", "responses"), [(16, 16 * 8 * 8), (64, 192 * 8)])
+def test_what_verl_generates_at_once_is_bounded_by_replicas_and_by_its_queue(each: int, responses: int) -> None:
+    """Prompts: those of 8 replicas, at most int(32 x 1 x (1 + 0.5) x 4) = 192, the size of the queue; 8 responses each."""
+    assert parse_config(f"{FULLY} async_training.concurrent_samples_per_replica={each}", "launch").in_flight == responses
+
+
+def test_a_fully_async_trainer_of_verl_with_batches_of_its_own_is_warned_of() -> None:
+    """It asserts data.train_batch_size 0 and data.gen_batch_size 1."""
+    assert parse_config(f"{FULLY} data.train_batch_size=0 data.gen_batch_size=1", "launch").warnings == ()
+    found = parse_config(f"{FULLY} data.train_batch_size=64 data.gen_batch_size=2", "launch").warnings
+    assert [text.split(" for ")[0] for text in found] == ["data.train_batch_size must be 0", "data.gen_batch_size must be 1"]
+
+
+@pytest.mark.parametrize(("extra", "placement"), [("", "colocated"), ("--train.async_enable", "separate")])
+def test_colocating_all_models_of_openrlhf_leaves_the_engines_apart_if_it_is_asynchronous(extra: str, placement: str) -> None:
+    """With async, --train.colocate_all only joins the DeepSpeed models."""
+    text = f"python3 -m openrlhf.cli.train_ppo_ray --train.colocate_all --actor.num_nodes 2 --vllm.num_engines 16 {extra}"
+    assert parse_config(text, "launch").placement == placement

@@ -34,6 +34,9 @@ DOUBLING = "A=xx\n" + "A=$A$A\n" * 60 + "python -m verl.trainer.main_ppo trainer
         (LAUGHS, ".yaml", "stands for more than"),
         (MERGES, ".yaml", "stands for more than"),
         ("a: " + "9" * 6000 + "\n", ".yaml", "is not YAML"),
+        ("a: 0x" + "f" * 6000 + "\n", ".yaml", "thousands of digits"),
+        ("a = 0x" + "f" * 6000 + "\n", ".toml", "thousands of digits"),
+        ("a: !!timestamp 'noon'\n", ".yaml", "is not YAML"),
         ("a = \n", ".toml", "is not TOML"),
         ("a = " + "[" * 5000, ".toml", "is not TOML"),
         ("{", ".json", "is not JSON"),
@@ -112,3 +115,11 @@ def test_any_value_may_be_nonsense(example: Example, value: str, which: int) -> 
         parts[index] = value + rest[1] + rest[2] if rest[1] else value + "\n"
     with contextlib.suppress(InputError):
         parse_config("=".join(parts), "launch", example.suffix, example.framework)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400"])
+def test_numbers_that_are_none_are_told(value: str) -> None:
+    """They are no numbers of anything, and no default stands for them."""
+    found = parse_config(f"python3 train.py --rollout-num-gpus 16 --n-samples-per-prompt {value}", "launch")
+    assert found.samples_per_prompt is None
+    assert any("--n-samples-per-prompt" in warning and "not a finite number" in warning for warning in found.warnings)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollplan.models.launch import Adjustable, LaunchSettings, changed_lines, dialect, setting
+from rollplan.models.launch import Adjustable, FrameworkName, LaunchSettings, changed_lines, dialect, setting
 from rollplan.models.launch.setting import ADJUSTABLE
 from rollplan.profilers.configs.read import parse_config
 from tests.profilers.configs.examples import EXAMPLES, Example
@@ -156,3 +156,91 @@ def test_nodes_are_no_fuller_than_keeps_engines_whole() -> None:
     wanted = LaunchSettings(framework="verl", dialect="fully async", gpus_per_node=8, rollout_tp=4, rollout_gpus=16, train_gpus=16)
     assert changed_lines(wanted, {"rollout_gpus": 20}) == ("rollout.nnodes=5", "rollout.n_gpus_per_node=4")
     assert changed_lines(wanted, {"rollout_gpus": 24}) == ("rollout.nnodes=3", "rollout.n_gpus_per_node=8")
+
+
+COLOCATED = [
+    LaunchSettings(framework="verl", dialect="V1", placement="colocated", rollout_gpus=16, train_gpus=16),
+    LaunchSettings(framework="OpenRLHF", placement="colocated", rollout_gpus=16, train_gpus=16, rollout_tp=2),
+    LaunchSettings(framework="SkyRL", placement="colocated", rollout_gpus=16, train_gpus=16, rollout_tp=2),
+    LaunchSettings(framework="NeMo-RL", placement="colocated", rollout_gpus=16, train_gpus=16),
+    LaunchSettings(framework="TRL", placement="colocated", rollout_gpus=16, train_gpus=16),
+    LaunchSettings(framework="AReaL", placement="colocated", rollout_gpus=16, train_gpus=16, rollout_engine="sglang", sharding="fsdp"),
+]
+
+
+@pytest.mark.parametrize("before", COLOCATED, ids=lambda settings: settings.framework)
+def test_sides_that_share_their_gpus_change_together_or_not_at_all(before: LaunchSettings) -> None:
+    """A pool of rollout's own beside a colocated trainer would be ignored, or refused when the run starts."""
+    assert changed_lines(before, {"rollout_gpus": 24, "train_gpus": 8}) is None
+    assert changed_lines(before, {"rollout_gpus": 32}) == changed_lines(before, {"train_gpus": 32})
+    assert changed_lines(before, {"rollout_gpus": 32}) == changed_lines(before, {"rollout_gpus": 32, "train_gpus": 32})
+    assert not any("actor_rollout_ref.rollout.nnodes" in line for line in changed_lines(before, {"rollout_gpus": 32}) or ())
+
+
+@pytest.mark.parametrize("framework", ["OpenRLHF", "slime", "NeMo-RL", "SkyRL"])
+def test_sides_that_take_turns_cannot_be_made_asynchronous(framework: FrameworkName) -> None:
+    """Each of these refuses to start so; on GPUs of their own they can."""
+    assert setting(LaunchSettings(framework=framework, placement="colocated"), "staleness", 1) is None
+    assert setting(LaunchSettings(framework=framework, placement="separate"), "staleness", 1) is not None
+
+
+@pytest.mark.parametrize("framework", ["prime-rl", "open-instruct"])
+def test_sides_that_are_always_apart_need_no_words_for_it(framework: FrameworkName) -> None:
+    """A change of the split that says so, too, is still written."""
+    before = LaunchSettings(framework=framework, placement="separate", rollout_gpus=8, train_gpus=8)
+    split: dict[Adjustable, float | str] = {"rollout_gpus": 16, "train_gpus": 8}
+    assert changed_lines(before, {"placement": "separate", **split}) == changed_lines(before, split)
+    assert changed_lines(before, split)
+
+
+SKYRL = "python -m examples.train.fully_async.main_fully_async trainer.fully_async.enabled=true trainer.placement.colocate_all=false "
+SKYRL += "trainer.fully_async.max_staleness_steps=4 trainer.fully_async.num_parallel_generation_workers=320 generator.batched=false "
+SKYRL += "trainer.train_batch_size=64 trainer.policy_mini_batch_size=64 generator.n_samples_per_prompt=8"
+
+
+@pytest.mark.parametrize(
+    ("changes", "workers"), [({"staleness": 2}, 192), ({"staleness": 6}, 320), ({"prompts_per_step": 512}, 512), ({"staleness": 0}, 64)]
+)
+def test_workers_of_skyrl_stay_between_a_batch_and_staleness_plus_one(changes: dict[Adjustable, float | str], workers: int) -> None:
+    """Its fully async trainer asserts batch <= workers <= batch x (staleness + 1) when it starts."""
+    lines = changed_lines(parse_config(SKYRL, "launch"), changes) or ()
+    after = parse_config(" ".join([SKYRL, *(line for line in lines if not line.startswith("#"))]), "launch")
+    assert after.in_flight == 8 * workers
+    assert not any("generation workers are outside" in warning for warning in after.warnings)
+
+
+def test_a_synchronous_skyrl_gets_all_that_the_fully_async_trainer_asks_for() -> None:
+    """One mini-batch per batch, no batched generation, workers for staleness + 1 batches."""
+    before = LaunchSettings(framework="SkyRL", placement="separate", asynchronous=False, prompts_per_step=64, samples_per_prompt=8)
+    lines = changed_lines(before, {"staleness": 1}) or ()
+    wanted = {"generator.batched=False", "trainer.policy_mini_batch_size=64", "trainer.fully_async.num_parallel_generation_workers=128"}
+    assert wanted <= set(lines)
+
+
+def test_a_less_stale_slime_leaves_its_fully_async_rollout_out() -> None:
+    """Else train_async.py would go on with it."""
+    path = "--rollout-function-path slime.rollout.fully_async_rollout.generate_rollout_fully_async"
+    before = parse_config(f"python3 train_async.py --rollout-num-gpus 16 --rollout-batch-size 64 {path}", "launch")
+    assert changed_lines(before, {"staleness": 1}) == (f"# leave {path} out", "# run train_async.py")
+    assert changed_lines(before.model_copy(update={"read": {}}), {"staleness": 1}) == ("# run train_async.py",)
+    assert f"# leave {path} out" in (changed_lines(before, {"placement": "colocated"}) or ())
+
+
+def test_a_batch_of_trl_takes_the_place_of_steps_per_generation() -> None:
+    """Its trainer takes one of the two."""
+    text = "accelerate launch --num_processes 4 train.py --vllm_mode server --num_generations 8 --per_device_train_batch_size 1 "
+    before = parse_config(text + "--gradient_accumulation_steps 128 --steps_per_generation 128", "launch")
+    note = "# leave --steps_per_generation out"
+    assert changed_lines(before, {"prompts_per_step": 128}) == ("--generation_batch_size 1024", note)
+    assert note in (changed_lines(before, {"samples_per_prompt": 16}) or ())
+    given_batch = parse_config(text + "--generation_batch_size 512", "launch")
+    assert changed_lines(given_batch, {"prompts_per_step": 128}) == ("--generation_batch_size 1024",)
+
+
+@pytest.mark.parametrize(("staleness", "mode"), [(0.5, "colocate_async"), (0.0, "sync")])
+def test_colocated_verl_stays_as_asynchronous_as_it_was(staleness: float, mode: str) -> None:
+    """V1 has a trainer for either on shared GPUs."""
+    before = LaunchSettings(
+        framework="verl", dialect="fully async", rollout_gpus=16, train_gpus=16, placement="separate", staleness=staleness
+    )
+    assert f"trainer.v1.trainer_mode={mode}" in (changed_lines(before, {"placement": "colocated"}) or ())

@@ -33,6 +33,10 @@ def read(*lines: str) -> LaunchSettings:
         ((f"cd x && {MAIN} ++trainer.nnodes=2 +trainer.n_gpus_per_node=4; echo trainer.nnodes=7",), 8),
         (("cat <<EOF > x", f"{MAIN} trainer.nnodes=9", "EOF", f"{MAIN} trainer.nnodes=2"), 16),
         ((f"# {MAIN} trainer.nnodes=9", f"{MAIN} trainer.nnodes=2 # trainer.nnodes=3"), 16),
+        (("cat <<'E O F' > x", f"{MAIN} trainer.nnodes=9", "E O F", f"{MAIN} trainer.nnodes=2"), 16),
+        (("cat <<\\EOF > x", f"{MAIN} trainer.nnodes=9", "EOF", f"{MAIN} trainer.nnodes=2"), 16),
+        (("N=2", "if (( N == 4 )); then echo; fi", "printf '%s' N", f"{MAIN} trainer.nnodes=$N"), 16),
+        (("run() {", "  N=2", f'  {MAIN} trainer.nnodes=$N "$@"', "}", "run"), 16),
         (("run() {", f'  {MAIN} trainer.nnodes=2 "$@"', "}", "run"), 16),
     ],
 )
@@ -53,10 +57,18 @@ def test_variables_arrays_quotes_and_comments(lines: tuple[str, ...], gpus: int)
         ("for N in 1 2; do", f"{MAIN} trainer.nnodes=$N", "done"),
         ("N=$1", f"{MAIN} trainer.nnodes=$N"),
         (f"{MAIN} trainer.nnodes=$((N * 0 + 7 / 0))",),
+        ("N=2", "read -r N", f"{MAIN} trainer.nnodes=$N"),
+        ("N=2", "unset N", f"{MAIN} trainer.nnodes=$N"),
+        ("N=2", 'eval "N=4"', f"{MAIN} trainer.nnodes=$N"),
+        ("N=2", "printf -v N 4", f"{MAIN} trainer.nnodes=$N"),
+        ("N=2", "mapfile -t N < nodes", f"{MAIN} trainer.nnodes=$N"),
+        ("N=2", "((N++))", f"{MAIN} trainer.nnodes=$N"),
+        ("N=2", "(( N += 4 ))", f"{MAIN} trainer.nnodes=$N"),
+        ("N=2", "more() { N=4; }", "more", f"{MAIN} trainer.nnodes=$N"),
     ],
 )
 def test_what_only_the_run_knows_stays_unknown(lines: tuple[str, ...]) -> None:
-    """Never the default in its place: unset variables, output of commands, branches, loops, arguments."""
+    """Never the default in its place: unset variables, output of commands, branches, loops, arguments, commands that set variables."""
     found = read(*lines)
     assert found.train_gpus is None
     assert any("trainer.nnodes" in warning for warning in found.warnings)
@@ -72,6 +84,14 @@ def test_arguments_that_are_not_told_leave_no_defaults() -> None:
     found = read(f"{MAIN} trainer.nnodes=2 trainer.n_gpus_per_node=8 $EXTRA")
     assert (found.train_gpus, found.rollout_tp) == (16, None)
     assert "$" in found.warnings[0]
+
+
+def test_a_file_of_settings_behind_a_sign_leaves_no_defaults() -> None:
+    """prime-rl's `rl @ rl.toml`: whatever is not on the command line may stand in the file."""
+    found = parse_config("uv run rl @ rl.toml --deployment.num-infer-gpus 6 --deployment.num-train-gpus 2", "launch.sh", ".sh")
+    assert (found.rollout_gpus, found.train_gpus) == (6, 2)
+    assert (found.prompts_per_step, found.samples_per_prompt, found.staleness, found.rollout_tp) == (None, None, None, None)
+    assert any("rl.toml was not read" in warning for warning in found.warnings)
 
 
 def test_flags_alone_with_values_and_with_several_values() -> None:

@@ -57,6 +57,7 @@ def test_lists_and_sums_of_ranks() -> None:
         "list(range(0,8)",
         "range(0,10**9)",
         "list(range(0,999999999))",
+        "list(range(0,60000)) + list(range(60000,120000))",
         "[a]",
         "[0] * 8",
         "range(0,8,0)",

@@ -121,12 +121,28 @@ def test_a_column_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
         ("a.jsonl", '{"tokens": true}\n', "is not a number of tokens"),
         ("a.jsonl", '{"tokens": 1e400}\n', "is not a number of tokens"),
         ("a.jsonl", '{"tokens": 3, "step": -1}\n', "is not a step"),
+        ("a.csv", 'tokens,prompt\n1,"never closed\n2,b\n', "is not CSV"),
         ("a.txt", "3\n", "is neither CSV nor JSON lines"),
     ],
 )
 def test_a_fault_is_named_with_its_line(tmp_path: Path, name: str, text: str, message: str) -> None:
     path = written(tmp_path / name, text)
     assert message in refused(lambda: read(path))
+
+
+def test_prompts_that_are_missing_are_not_one_prompt(tmp_path: Path) -> None:
+    """Else all samples without a prompt would be one group, alike or not."""
+    path = written(tmp_path / "a.jsonl", lines({"tokens": 1, "prompt": None}, {"tokens": 2, "prompt": ""}, {"tokens": 3, "prompt": [{}]}))
+    assert [(sample.prompt, sample.group) for sample in read(path)] == [(None, None)] * 3
+    path = written(tmp_path / "a.csv", "tokens,prompt,uid\n1,p,\n2,p,7\n")
+    assert [sample.group for sample in read(path, Columns(group="uid"))] == [None, "7"]
+
+
+def test_the_texts_in_the_parts_of_a_message_are_its_prompt(tmp_path: Path) -> None:
+    """The form of messages that may hold images; without their texts all would be the same prompt."""
+    image, parts = {"type": "image_url", "image_url": "x"}, [{"type": "text", "text": "how"}, {"type": "text", "text": "many?"}]
+    rows = [{"tokens": 1, "prompt": [{"role": "system", "content": "be brief"}, {"role": "user", "content": [image, *parts]}]}]
+    assert [sample.prompt for sample in read(written(tmp_path / "a.jsonl", lines(*rows)))] == ["be brief\nhow\nmany?"]
 
 
 def test_what_holds_no_sample_is_refused(tmp_path: Path) -> None:

@@ -73,13 +73,13 @@ def test_the_law_of_a_made_up_link_is_recovered(latency_s: float, b_s: float, li
 def test_every_transfer_is_timed_on_streams_that_were_just_used(silent: Callable[[str], None]) -> None:
     """TCP begins anew with a small window after a pause, and a sync that takes minutes does not notice."""
     wire = MadeUpWire(1e-4, 1e9, 1e9)
-    samples = measure(wire, [2], [64 * MB, 16 * MB], 1, wire.clock, silent)
+    samples = measure(wire, [2], [64 * MB, 20 * MB], 1, wire.clock, silent)
     large = [sent for sent in wire.sent if sent[1] != PING]
     for warm, timed in zip(large[::2], large[1::2], strict=True):
         assert (warm[0], 4 * warm[1], warm[2]) == timed
     measured = {(sample["kind"], sample["bytes"], sample["streams"], sample["ranks"]) for sample in samples}
-    one = {("point_to_point", size, 1, 2) for size in (PING, 16 * MB, 64 * MB)}
-    assert measured == one | {("streams", size, 2, 2) for size in (16 * MB, 64 * MB)} | {("broadcast", s * MB, 1, 3) for s in (16, 64)}
+    one = {("point_to_point", size, 1, 2) for size in (PING, 20 * MB, 64 * MB)}
+    assert measured == one | {("streams", size, 2, 2) for size in (20 * MB, 64 * MB)} | {("broadcast", s * MB, 1, 3) for s in (20, 64)}
 
 
 def test_sizes_that_were_asked_for_are_measured_even_if_the_limit_is_too_short(silent: Callable[[str], None]) -> None:

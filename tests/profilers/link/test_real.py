@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -183,3 +184,88 @@ def test_an_address_that_is_not_here_or_is_everywhere_is_refused(cable: Any) -> 
             alone.inside(0, *command("--rank", 0, "--address", address)), capture_output=True, text=True, check=False, timeout=60
         )
         assert (done.returncode, why in done.stderr) == (2, True), json.dumps(done.stderr)
+
+
+TWO_RANKS = """
+import multiprocessing, sys
+from datetime import timedelta
+
+def be(rank, port):
+    import torch.distributed as dist
+    from rollplan.profilers.link.wire import TorchWire
+
+    wait = timedelta(seconds=20)
+    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0, timeout=wait)
+    connected = set()
+
+    def lazily(real):
+        def transfer(tensor, other, group=None):
+            if group is not None and group.group_name not in connected:
+                connected.add(group.group_name)
+                store.set(f"{group.group_name}/{rank}", "here")
+                store.wait([f"{group.group_name}/{1 - rank}"], wait)
+            return real(tensor, other, group=group)
+        return transfer
+
+    dist.isend, dist.irecv = lazily(dist.isend), lazily(dist.irecv)
+    wire = TorchWire(store, rank, 2, "gloo", "cpu", 3, 20.0)
+    if rank == 1:
+        return wire.obey()
+    print(wire.send(1000, 3) > 0, wire.broadcast(1000) > 0, flush=True)
+    wire.stop()
+
+if __name__ == "__main__":
+    ranks = [multiprocessing.get_context("spawn").Process(target=be, args=(rank, int(sys.argv[1]))) for rank in (0, 1)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    sys.exit(max(abs(rank.exitcode) for rank in ranks))
+"""
+
+
+def test_streams_that_connect_inside_of_their_first_transfer_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """So does NCCL: it blocks a receiver until its sender comes, and here the sender waits until the receiver is ready. Here gloo
+    is made to behave like that."""
+    program = tmp_path / "two_ranks.py"
+    program.write_text(TWO_RANKS)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run([str(PYTHON), str(program), str(port)], capture_output=True, text=True, check=False, timeout=120, env=environment)
+    assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr
+
+
+def test_ranks_on_this_machine_end_with_a_caller_that_is_killed() -> None:
+    """They would wait for each other otherwise, and hold their GPUs."""
+    first = subprocess.Popen(command("--time-limit", 60), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert first.stderr is not None
+    for line in first.stderr:
+        if line.startswith("transfers of"):
+            break
+    below = descendants(first.pid)
+    assert len(below) >= 3, "the worker and two ranks"
+    first.kill()
+    first.wait()
+    first.stderr.close()
+    for _ in range(100):
+        if not any(Path(f"/proc/{process}/cmdline").exists() and Path(f"/proc/{process}/cmdline").read_bytes() for process in below):
+            return
+        time.sleep(0.1)
+    raise AssertionError("a rank is still there")
+
+
+def descendants(process: int) -> list[int]:
+    """Return all processes below one."""
+    table = {int(path.name): parent(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    found, new = list[int](), [process]
+    while new := [child for child, above in table.items() if above in new]:
+        found += new
+    return found
+
+
+def parent(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

@@ -55,6 +55,15 @@ def test_runs_that_write_side_by_side_are_told_apart(tmp_path: Path) -> None:
     assert [[step.phases["generation"] for step in run.steps] for run in runs] == [[20.0, 20.1, 20.2, 20.3], [50.0, 50.1, 50.2, 50.3]]
 
 
+def test_two_runs_whose_lines_cannot_be_told_apart_are_not_called_a_resumed_one(tmp_path: Path) -> None:
+    """Without a process id, steps that alternate look like a run that is resumed after each of them."""
+    one, other = VERL.write(steady(VERL, count=6)).splitlines(), VERL.write(steady(VERL, count=6, base=50.0)).splitlines()
+    runs = read_text(tmp_path, "".join(f"{a}\n{b}\n" for a, b in zip(one, other, strict=True)))
+    told = [warning for run in runs for warning in run.warnings]
+    assert any("lines of two runs may be mixed" in warning for warning in told)
+    assert not any("the run was resumed" in warning for warning in told)
+
+
 def test_a_resumed_run_has_another_process_and_is_still_one(tmp_path: Path) -> None:
     """The process id says nothing when one writer follows the other."""
     steps = steady(VERL, count=8)

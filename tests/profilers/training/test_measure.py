@@ -28,11 +28,11 @@ class FakeTrainer:
     def update(self, sequences: int, length: int) -> float:
         if sequences * length > self.most_tokens:
             raise NoRoomError("out of memory")
-        self.pending = sequences * length
+        self.pending = max(self.pending, sequences * length)
         return self._take(sequences * length / 1000, "update", sequences, length)
 
     def log_prob(self, sequences: int, length: int) -> float:
-        self.pending = sequences * length // 10
+        self.pending = max(self.pending, sequences * length // 10)
         return self._take(sequences * length / 4000, "log_prob", sequences, length)
 
     def step(self) -> float:

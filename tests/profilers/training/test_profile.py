@@ -49,6 +49,7 @@ def test_a_prediction_inside_the_range_is_measured(training: TrainingProfile) ->
     found = training.predict([100, 300])
     assert found.value == pytest.approx(0.1 + seconds(100) + seconds(300))
     assert found.provenance == "measured"
+    assert training.predict([400, 1, 1, 1, 1]).provenance == "measured", "attention is that of the long one, whatever the plain mean"
 
 
 @pytest.mark.parametrize(
@@ -121,17 +122,18 @@ def test_peaks_that_nobody_knows_are_not_compared(model: Architecture, answer: A
 
 def test_the_file_holds_everything(model: Architecture, answer: Answer, tmp_path: Path) -> None:
     """What is read is what was written."""
-    made = profile_of(model, answer("NVIDIA H200", "bfloat16"), "full", "tiny")
+    made = profile_of(model, answer("NVIDIA H200", "bfloat16"), "full")
     made.save(tmp_path / "profile.json")
     assert Profile.load(tmp_path / "profile.json") == made
     assert (made.origin.kind, made.origin.device, made.origin.weights, made.warnings) == ("measured", "NVIDIA H200", "dummy", ())
+    assert made.origin.source == f"rollplan profile train --model {model.name}", "a name, no path of this machine"
 
 
 def test_what_makes_numbers_doubtful_is_a_warning(model: Architecture, answer: Answer) -> None:
     """A CPU, a busy machine, one length, a file that came from the cache."""
     raw = answer(points=[{**point, "update_s": [0.1, 0.2, 0.4]} for point in answer()["points"][:3]])
     raw["moves"][3]["from_storage"] = 0.1
-    warnings = " ".join(profile_of(model, raw, "none", "tiny").warnings)
+    warnings = " ".join(profile_of(model, raw, "none").warnings)
     for words in ("on a CPU", "3 of 3 micro-batches have quartiles more than 10 %", "one sequence length only", "not from storage"):
         assert words in warnings
 
