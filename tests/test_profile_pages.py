@@ -17,7 +17,13 @@ from rollplan.models.strict import Strict
 from .test_documents import named
 
 DOCS = Path(__file__).parent.parent / "docs"
-VERBS = {"rollout": "profile_rollout.md", "train": "profile_train.md", "link": "profile_link.md", "lengths": "lengths.md", "import": "logs.md"}
+VERBS = {
+    "rollout": "profile_rollout.md",
+    "train": "profile_train.md",
+    "link": "profile_link.md",
+    "lengths": "lengths.md",
+    "import": "logs.md",
+}
 SECTIONS = {
     "file": "profile.md",
     "origin": "profile.md",

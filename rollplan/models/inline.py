@@ -51,10 +51,10 @@ def _job(path: str, job: object, folder: Path, faults: list[Finding]) -> object:
 def _holder(path: str, holder: dict[object, object], folder: Path, faults: list[Finding], splits: bool) -> dict[object, object]:
     """Return a mapping that may hold a model and a workload with their files inlined."""
     holder = dict(holder)
-    if "measured" in holder:
-        holder = _with_profile(f"{path}.measured", holder, folder, faults, splits)
     if isinstance(model := holder.get("model"), dict) and "config" in model:
         holder["model"] = _read(f"{path}.model", "config", model, lambda: _model(model, folder), faults)
+    if "measured" in holder:
+        holder = _with_profile(f"{path}.measured", holder, folder, faults, splits)
     workload = holder.get("workload")
     if isinstance(workload, dict) and isinstance(lengths := workload.get("lengths"), dict):
         read = _read(f"{path}.workload.lengths", "file", lengths, lambda: inline_trace(lengths, folder), faults)

@@ -140,7 +140,8 @@ class TrainerSettings(Strict):
     tp, pp, cp, ep: degrees to consider (absent: all that fit). sharding: `zero3` is FSDP, `zero1` Megatron's distributed
     optimizer. micro_batch: sequences of one forward and backward pass; log_prob_batch: of one pass without gradients
     (absent: the same). logit_copies: copies of the logits alive at the peak of the loss (plain PyTorch: 3 to 4).
-    loss_chunk: tokens whose logits exist at once (absent: all). mfu: share of the peak speed (absent: reference).
+    loss_chunk: tokens whose logits exist at once (absent: all). mfu: share of the peak speed (absent: reference). forward_scale:
+    factor on the reference seconds of passes without gradients.
     old_logprob, reference: forward passes over all samples. critic: a critic of the same size is trained, too.
     optimizer_on_host, lora_rank: ways to save memory. overhead_s: seconds per update that no GPU speeds up.
     """
@@ -155,6 +156,7 @@ class TrainerSettings(Strict):
     logit_copies: Annotated[float, Field(ge=0, le=100)] = 1.0
     checkpointing: Checkpointing = "full"
     mfu: Annotated[float, Field(gt=0, le=1)] | None = None
+    forward_scale: Annotated[float, Field(ge=1e-3, le=1e3)] = 1.0
     old_logprob: bool = True
     reference: bool = True
     critic: bool = False

@@ -61,7 +61,7 @@ def _found(job: Job, usable: Usable, stamp: Stamp) -> Found:
         Found(notes=(idle,) if usable.updates and usable.micro_batches else ())
         + engine(job, usable.decode, usable.rollout, stamp)
         + trainer(job, usable.updates or usable.micro_batches, stamp)
-        + forward(usable.forward, stamp)
+        + forward(job, usable.forward, stamp)
         + interference(job, "rollout", usable.rollout_beside, stamp)
         + interference(job, "train", usable.train_beside, stamp)
         + sync(job, usable.sync, stamp)

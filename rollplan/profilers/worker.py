@@ -80,7 +80,7 @@ def failure(module: str, message: str) -> InputError:
     head, *rest = (line.rstrip() for line in message.splitlines() if line.strip())
     problem, _, remedy = head.rpartition("; ")
     way_out = "\n    ".join([remedy if problem else "correct what it names", *rest])
-    return InputError(module, [Finding("measurement", "", problem or head, way_out)])
+    return InputError(module.removeprefix("rollplan.profilers."), [Finding("measurement", "", problem or head, way_out)])
 
 
 def serve(work: Callable[[Any], Any]) -> NoReturn:

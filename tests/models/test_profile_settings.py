@@ -10,8 +10,10 @@ from yaml import safe_dump
 
 from rollplan.models.errors import InputError
 from rollplan.models.profile.calibration import Calibration, Number
+from rollplan.models.profile.decode import DecodeCurve, DecodePoint, DecodeProfile
 from rollplan.models.profile.file import Profile
-from rollplan.models.profile.origin import Origin
+from rollplan.models.profile.origin import Origin, Spread
+from rollplan.models.reference.architectures import architecture
 from rollplan.models.scenario import Scenario
 from rollplan.models.split.given import Split
 
@@ -94,3 +96,16 @@ def test_a_job_of_co_location_takes_engine_and_trainer(tmp_path: Path) -> None:
     found = Scenario.load(tmp_path / "scenario.yaml").jobs[0]
     assert found.engine is not None
     assert (found.engine.scale, found.sync_s) == (1.2, None)
+
+
+def test_decode_steps_of_another_model_are_refused(tmp_path: Path) -> None:
+    """A tiny model's steps under a plan of Qwen3-8B would be seen by nobody."""
+    point = DecodePoint(batch=1, context_tokens=100, attended_tokens=100.0, ms=Spread.of([1.0]))
+    curve = DecodeCurve(tp=1, points=(point,), max_num_seqs=8, max_model_len=1024)
+    for name, shape in (("own.json", "Qwen3-8B"), ("other.json", "Qwen2.5-1.5B")):
+        section = DecodeProfile(model=shape, architecture=architecture(shape), curves=(curve,))
+        Profile(name="mine", origin=ORIGIN, decode=section).save(tmp_path / name)
+    own = split_of(tmp_path, measured="own.json")
+    assert own.engine.latency is not None
+    with pytest.raises(InputError, match=r"split.measured = `other.json`: has decode steps of Qwen2.5-1.5B .* not of Qwen3-8B"):
+        split_of(tmp_path, measured="other.json")

@@ -22,11 +22,11 @@ def progress(line: str) -> None:
         note(line.removeprefix(PROGRESS))
 
 
-def deliver(made: Profile, output: Path | None, as_json: bool, screen: Callable[[], RenderableType]) -> None:
-    """Save a profile if it shall be saved, and show it."""
+def deliver(made: Profile, output: Path | None, as_json: bool, screen: Callable[[], RenderableType], use: str) -> None:
+    """Save a profile if it shall be saved, and show it. use: what to do with the file next, with `{}` for its name."""
     if output is not None:
         made.save(output)
-        note(f"profile written to {output}")
+        note(f"profile written to {output}; next: {use.format(output)}")
     if as_json:
         tell(made.to_json(), end="")
     else:

@@ -29,4 +29,4 @@ def command(
         profile = import_log(log, framework, name, on_progress=progress)
     finally:
         progress.done()
-    deliver(profile, output, as_json, lambda: import_screen(profile))
+    deliver(profile, output, as_json, lambda: import_screen(profile), "rollplan advise {0}, rollplan calibrate SCENARIO {0}")

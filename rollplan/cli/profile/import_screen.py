@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -87,13 +88,18 @@ def _dropped(steps: Sequence[LoggedStep]) -> list[str]:
     alike: dict[str, list[LoggedStep]] = {}
     for step in steps:
         if step.dropped is not None:
-            alike.setdefault(step.dropped.partition(":")[0].partition(" (")[0], []).append(step)
+            alike.setdefault(_kind(step.dropped), []).append(step)
     texts = []
     for kind, those in alike.items():
         numbers = ", ".join(str(step.step) for step in those[:_REASONS]) + (", ..." if len(those) > _REASONS else "")
         reason = those[0].dropped if len(those) == 1 else kind
         texts.append(f"step{'s' if len(those) != 1 else ''} {numbers}: {reason}")
     return texts
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without its numbers, so that steps of one kind stand together."""
+    return re.sub(r" ?\(?[-+]?[0-9][0-9.,]* ?s?\)?", "", reason.partition(":")[0])
 
 
 def _phases(steps: Sequence[LoggedStep]) -> Table:

@@ -48,9 +48,8 @@ def command(
 ) -> None:
     """Read response lengths: their law, tail, drift, likeness inside of groups, and how well prompts foretell the longest."""
     from rollplan.cli.arguments import profile_path
-    from rollplan.cli.output import note, tell
+    from rollplan.cli.profile.delivery import deliver
     from rollplan.cli.profile.lengths_screen import lengths_screen
-    from rollplan.cli.tables import show
     from rollplan.models.errors import Finding, InputError
     from rollplan.models.files import writable
     from rollplan.models.profile.file import Profile, is_profile
@@ -80,13 +79,9 @@ def command(
         raise InputError(str(samples), [Finding("lengths", "", "is missing: the profile holds no lengths", "give the samples")])
     if prompts is not None and estimates is not None:
         _estimate(profile, samples, prompts, prompt_column, estimates)
-    if output is not None:
-        profile.save(output)
-        note(f"wrote {output}")
-    if as_json:
-        tell(profile.to_json(), end="")
-    else:
-        show(lengths_screen(profile, str(output or "profile.json")))
+    deliver(
+        profile, output, as_json, lambda: lengths_screen(profile, str(output or "profile.json")), "`lengths: {{file: {}}}` in a workload"
+    )
 
 
 def _estimate(profile: Profile, source: Path, prompts: Path, column: str | None, place: Path) -> None:

@@ -61,7 +61,7 @@ def command(
     if isinstance(made, Joined):
         tell(json.dumps(asdict(made), sort_keys=True, indent=1) if as_json else f"rank {made.rank} is done; rank 0 has the profile")
         return
-    deliver(made, output, as_json, lambda: link_screen(made))
+    deliver(made, output, as_json, lambda: link_screen(made), "its line into `links` of a scenario")
 
 
 def _sizes(text: str) -> list[float]:

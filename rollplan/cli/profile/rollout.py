@@ -77,4 +77,4 @@ def command(
         before = Profile.load(output) if output.exists() and not force else None
 
     made = profile_rollout(request, progress)
-    deliver(made, output, as_json, lambda: rollout_screen(made, before))
+    deliver(made, output, as_json, lambda: rollout_screen(made, before), "`measured: {}` in a scenario's split")

@@ -57,4 +57,4 @@ def command(
     if output is not None:
         profile_path(output, force)
     made = profile(model, wanted, python, on_line=progress)
-    deliver(made, output, as_json, lambda: train_screen(made))
+    deliver(made, output, as_json, lambda: train_screen(made), "rollplan calibrate SCENARIO {}")

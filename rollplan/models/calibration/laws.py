@@ -195,7 +195,7 @@ def _trainer(job: Job, sample: TrainingSample, place: Place) -> tuple[Trainer, L
     pool = job.pool(sample.pool, "train", place.device)
     work = work_at(job.workload, sample.samples, tokens=sample.tokens)
     settings = job.split.trainer.model_copy(
-        update={"mfu": 1.0, "overhead_s": 0.0, "old_logprob": True, "reference": False, "critic": False}
+        update={"mfu": 1.0, "forward_scale": 1.0, "overhead_s": 0.0, "old_logprob": True, "reference": False, "critic": False}
     )
     layout = Layout.parse(sample.layout) if sample.layout is not None else None
     if layout is not None and (rule := obstacle(job.model, layout, pool.gpus_per_node)):

@@ -52,7 +52,7 @@ def _unusable(
     found: list[tuple[PhaseName, str]] = []
     if "logprobs" in phases:
         found.append(("logprobs", "times several passes together, so none of them is known"))
-    if "generation" in phases and run.mode == "async":
+    if run.mode == "async" and {"generation", "wait"} & phases.keys():
         found.append(("generation", "is of an asynchronous run, where generation overlaps with other batches"))
     elif "generation" in phases and not (rollout_gpus or shared):
         found.append(("generation", "does not say on how many GPUs: add --rollout-gpus"))

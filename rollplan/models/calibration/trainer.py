@@ -39,16 +39,16 @@ def trainer(job: Job, updates: Sequence[Observed], stamp: Stamp) -> Found:
     return Found((fitted("mfu", mfu, 1 / found.values[0], interval, origin, count, impossible), overhead), comparison)
 
 
-def forward(passes: Sequence[Observed], stamp: Stamp) -> Found:
+def forward(job: Job, passes: Sequence[Observed], stamp: Stamp) -> Found:
     """Return the factor of log-prob passes on the reference; nothing without samples."""
     if not passes:
         return Found()
-    found = fit(passes, Constants((1.0,), (1e-3,), (1e3,), (True,)))
+    default = job.split.trainer.forward_scale
+    found = fit(passes, Constants((default,), (1e-3,), (1e3,), (True,)))
     comparison = (compared("forward", passes, found),)
     if not found.better:
-        return Found((kept("forward", 1.0, no_better(found)),), comparison)
-    note = "no key of a scenario takes it"
-    return Found((fitted("forward", 1.0, found.values[0], found.intervals[0], stamp.origin(passes), len(passes), note),), comparison)
+        return Found((kept("forward", default, no_better(found)),), comparison)
+    return Found((fitted("forward", default, found.values[0], found.intervals[0], stamp.origin(passes), len(passes)),), comparison)
 
 
 def _gpu(job: Job) -> str:

@@ -97,7 +97,6 @@ class Calibration(Strict):
         """Return the calibrated numbers as a scenario's `split` writes them; empty if everything keeps its default.
 
         A scale that was kept stands beside an overhead that was found with it: one without the other says something else.
-        `forward` has no key in a scenario.
         """
         of = {number.name: number for number in self.numbers}
         found: dict[str, Any] = {}
@@ -112,7 +111,7 @@ class Calibration(Strict):
 
 _PLACES: dict[str, dict[str, NumberName]] = {
     "engine": {"scale": "scale", "overhead": "overhead_ms"},
-    "trainer": {"mfu": "mfu", "overhead": "trainer_overhead_s"},
+    "trainer": {"mfu": "mfu", "overhead": "trainer_overhead_s", "forward_scale": "forward"},
     "interference": {"rollout": "interference_rollout", "train": "interference_train"},
 }
 

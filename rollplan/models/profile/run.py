@@ -74,7 +74,7 @@ class LoggedStep(Strict):
     """
 
     step: Annotated[int, Field(ge=0, le=10**9)]
-    step_s: AtLeastZero | None
+    step_s: AtLeastZero | None = None
     total: Literal["stated", "stated and mended", "summed", "timestamps", "none"]
     phases: dict[PhaseName, AtLeastZero] = Field(default_factory=dict)
     beside: dict[BesideName, AtLeastZero] = Field(default_factory=dict)

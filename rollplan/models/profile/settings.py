@@ -8,11 +8,16 @@ What the scenario writes itself wins, key by key. Measured decode steps replace 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from rollplan.models.architecture import Architecture
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.profile.file import Profile
+from rollplan.models.reference.architectures import architecture
 from rollplan.models.strict import show
 
 _CALIBRATED = ("scale", "overhead")
@@ -29,14 +34,33 @@ def with_profile(holder: Mapping[object, object], folder: Path, splits: bool) ->
     name = holder["measured"]
     if not isinstance(name, str) or not name.strip() or "\0" in name:
         raise InputError("measured", [Finding("", show(name), "is not text", "write the path of a profile")])
-    given = _settings(Profile.load(folder / name), name)
+    profile = Profile.load(folder / name)
+    given = _settings(profile, name)
     if not splits:
         given = {key: value for key, value in given.items() if key in _JOB}
     if not given:
         what = "has neither decode steps, nor lengths, nor a calibration"
         raise InputError("measured", [Finding("", show(name), what, "measure with `rollplan profile`, or use `rollplan calibrate`")])
+    _of_this_model(profile, holder.get("model"), name)
     rest = {key: value for key, value in holder.items() if key != "measured"}
     return _merged(given, rest)
+
+
+def _of_this_model(profile: Profile, model: object, name: str) -> None:
+    """Refuse decode steps of another model: nobody would see that a plan rests on them."""
+    shape = None if profile.decode is None else profile.decode.architecture
+    wanted = _architecture(model)
+    if shape is not None and wanted is not None and (shape.layers, shape.hidden) != (wanted.layers, wanted.hidden):
+        what = f"has decode steps of {shape.name} ({shape.layers} layers of {shape.hidden}), not of {wanted.name}"
+        remedy = "measure this model, or say that you want them with `engine: {latency: {file: ...}}`"
+        raise InputError("measured", [Finding("", show(name), what, remedy)])
+
+
+def _architecture(model: object) -> Architecture | None:
+    """Return the model that a scenario names; None where validation will refuse it."""
+    with suppress(ValidationError, InputError):
+        return architecture(model) if isinstance(model, str) else Architecture.model_validate(model)
+    return None
 
 
 def _settings(profile: Profile, name: str) -> dict[str, Any]:

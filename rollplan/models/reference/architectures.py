@@ -43,7 +43,7 @@ def architecture_name(text: str) -> str:
             return name
     if key in _SAME_SHAPE:
         return _SAME_SHAPE[key]
-    raise unknown("model", text, _models(), "give the path of its config.json")
+    raise unknown("model", text, _models(), "write `model: {config: <path of its config.json>}`")
 
 
 def architecture(name: str) -> Architecture:

@@ -185,5 +185,7 @@ class Trainer:
         if tp not in self._speeds:
             length = max(1.0, self.work.tokens / self.work.samples)
             rate = {t: 1 / (t * forward_seconds(self.model, self.site.gpu.name, t, 1.0, length).value) for t in (1, tp)}
-            self._speeds[tp] = TrainingSpeed(self.site.gpu.peak_tflops, self.mfu, rate[tp], min(1.0, rate[tp] / rate[1]))
+            self._speeds[tp] = TrainingSpeed(
+                self.site.gpu.peak_tflops, self.mfu, rate[tp] / self.settings.forward_scale, min(1.0, rate[tp] / rate[1])
+            )
         return self._speeds[tp]

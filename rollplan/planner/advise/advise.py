@@ -114,14 +114,17 @@ def _binding(seen: Present) -> tuple[str, str]:
 
 def _shape(seen: Present, facts: Facts) -> tuple[Shape, str]:
     """Return the laws of the model where it is known and fits the run, published exponents otherwise."""
-    reason = "no --model and --gpu"
+    missing = [option for option, known in (("--model", facts.model), ("--gpu", facts.gpu)) if known is None]
+    reason = f"give {' and '.join(missing)} for the laws of your model"
     if facts.model is not None and facts.gpu is not None:
         law, reason = law_shape(seen, facts, facts.model, facts.gpu)
         if law is not None:
             return law, f"laws of {facts.model} on {facts.gpu}, at the level of the log"
     unit = 1 if seen.total_gpus <= WHOLE_NODE else 4 if seen.total_gpus <= 8 * WHOLE_NODE else WHOLE_NODE
     shape = PowerShape(seen.total_gpus, facts.rollout_unit or unit, facts.train_unit or unit, facts.samples_per_update)
-    assumed = "" if facts.rollout_unit and facts.train_unit else f"; GPUs are moved in assumed units of {unit}, --config tells the real ones"
+    assumed = (
+        "" if facts.rollout_unit and facts.train_unit else f"; GPUs are moved in assumed units of {unit}, --config tells the real ones"
+    )
     return shape, f"published exponents ({reason}){assumed}"
 
 

@@ -15,8 +15,9 @@ class Facts:
     """All optional. rollout_gpus, train_gpus: of the run; equal and the same ones if colocated.
 
     staleness: by how many versions weights may be older. rollout_unit, train_unit: GPUs that can only be used together
-    (one engine, one copy of the model). samples_per_update: responses that data parallel ranks divide. model, gpu: names
-    of the reference data. price_per_gpu_h: dollars. settings: the launch configuration, for lines in its own words.
+    (one engine, one copy of the model). samples_per_update: responses that data parallel ranks divide; samples_per_step: of
+    one step. model, gpu: names of the reference data. price_per_gpu_h: dollars. settings: the launch configuration, for
+    lines in its own words.
     """
 
     placement: Placement | None = None
@@ -27,6 +28,7 @@ class Facts:
     rollout_unit: int | None = None
     train_unit: int | None = None
     samples_per_update: int | None = None
+    samples_per_step: int | None = None
     response_limit: int | None = None
     model: str | None = None
     gpu: str | None = None
@@ -40,6 +42,7 @@ def facts_of(settings: LaunchSettings) -> Facts:
     model = None
     with suppress(InputError):
         model = None if settings.model_name is None else architecture(settings.model_name).name
+    prompts, samples = settings.prompts_per_step, settings.samples_per_prompt
     return Facts(
         placement=settings.placement,
         rollout_gpus=settings.rollout_gpus,
@@ -49,6 +52,7 @@ def facts_of(settings: LaunchSettings) -> Facts:
         rollout_unit=settings.rollout_unit,
         train_unit=settings.train_unit,
         samples_per_update=settings.samples_per_update,
+        samples_per_step=None if prompts is None or samples is None else prompts * samples,
         response_limit=settings.response_limit,
         model=model,
         settings=settings,

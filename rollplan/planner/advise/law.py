@@ -39,9 +39,10 @@ def _split(seen: Present, facts: Facts, model: str) -> dict[str, Any] | str:
     """Return the run as a scenario's split, or what is missing."""
     amounts = seen.amounts
     mean, longest = amounts.get("response_mean"), facts.response_limit or amounts.get("response_max")
-    samples = amounts.get("samples") or _samples(amounts)
+    samples = amounts.get("samples") or _samples(amounts) or facts.samples_per_step
     if not mean or not longest or longest < mean or not samples:
-        return "the log does not tell the samples per step and the lengths of responses"
+        unknown = [text for text, known in (("samples per step", samples), ("lengths of responses", mean and longest)) if not known]
+        return f"neither log nor configuration tells the {' and '.join(unknown) or 'limit of responses'}"
     return {
         "model": model,
         "workload": {

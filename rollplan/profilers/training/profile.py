@@ -165,6 +165,10 @@ def training_of(model: Architecture, answer: Mapping[str, Any], checkpointing: L
     )
 
 
+FEW_POINTS = 3
+"""With fewer, the law has as many terms as points."""
+
+
 def warnings(training: TrainingProfile, device: str) -> list[str]:
     """Return what a reader must know before trusting the numbers."""
     found = []
@@ -175,6 +179,9 @@ def warnings(training: TrainingProfile, device: str) -> list[str]:
         found.append(
             f"{len(uneven)} of {len(training.points)} micro-batches have quartiles more than 10 % from their median: the machine was busy"
         )
+    if len(training.points) < FEW_POINTS:
+        count = f"{len(training.points)} micro-batch{'es' if len(training.points) > 1 else ''}"
+        found.append(f"only {count} could be measured in the time: a law through so few says nothing of other sizes; allow more time")
     if "c" not in training.update.terms:
         found.append("one sequence length only: the law holds for it alone, attention is hidden in the other terms")
     if any(move.temperature == "cold" and move.direction == "load" and (move.from_storage or 0) < 0.9 for move in training.moves):

@@ -19,6 +19,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     folder (for files of cold moves). The device is a GPU if torch sees one.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # Threads that wait for each other stand still as soon as another process takes a core.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Micro-batches of many sizes take turns: without this, what fits once may not fit again.
     os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     import torch

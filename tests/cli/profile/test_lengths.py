@@ -56,7 +56,7 @@ def scenario(place: Path, workload: str) -> Path:
 def test_the_line_to_paste_is_a_workload_and_the_ranker_dispatches(cli: Cli, folder: Path, rollouts: Path) -> None:
     """From the dump of a run to the dispatch of the next one, by what the screens say."""
     done = cli("profile", "lengths", rollouts, "--ranker", "light", "--limit", 8192, "-o", "p.json")
-    assert (done.code, done.err) == (0, "wrote p.json\n")
+    assert (done.code, done.err) == (0, "profile written to p.json; next: `lengths: {file: p.json}` in a workload\n")
     assert "960 responses to 240 prompts in 6 steps, in tokens" in done.out
     (line,) = re.findall(r"paste +(workload: .*})", done.out)
     pasted = line.replace("workload: {", "workload: {prompts: 16, samples_per_prompt: 4, ")

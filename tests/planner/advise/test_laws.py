@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollplan.models.errors import InputError
+from rollplan.models.launch import LaunchSettings
 from rollplan.models.profile.run import AmountName, LoggedRun, LoggedStep, PhaseName
 from rollplan.planner.advise.advise import HOURS_PER_MONTH, advise
 from rollplan.planner.advise.estimate import Estimate
-from rollplan.planner.advise.facts import Facts
+from rollplan.planner.advise.facts import Facts, facts
 from rollplan.planner.advise.levers import levers
 from rollplan.planner.advise.options import options, splits
 from rollplan.planner.advise.present import present
@@ -240,3 +241,23 @@ def test_an_estimate_refuses_disorder(a: float, b: float, c: float) -> None:
     if low < high:
         with pytest.raises(ValueError, match="in the order"):
             Estimate(high, likely, low)
+
+
+def test_leaving_shared_gpus_is_written_whole() -> None:
+    """verl's own words for separate and asynchronous, not only the counts: these alone would stay colocated and synchronous."""
+    settings = LaunchSettings(framework="verl", dialect="V1", placement="colocated", rollout_gpus=8, train_gpus=8, gpus_per_node=8)
+    logged = run("sync", 100.0, {"generation": 60.0, "old_logprob": 15.0, "update": 25.0}, {"response_mean": 500.0, "response_max": 8000.0})
+    advice = advise(logged, facts(settings, Facts()))
+    change = next(change for change in advice.settings if change.text.startswith("asynchronous on GPUs of their own"))
+    assert "trainer.v1.trainer_mode=separate_async" in change.lines
+    assert any(line.startswith("actor_rollout_ref.rollout.nnodes=") for line in change.lines)
+
+
+def test_samples_come_from_the_configuration_where_the_log_counts_none() -> None:
+    """32 prompts with 8 samples each: enough for the laws of the model."""
+    settings = LaunchSettings(
+        framework="slime", placement="separate", asynchronous=True, rollout_gpus=4, train_gpus=4, prompts_per_step=32, samples_per_prompt=8
+    )
+    logged = run("async", 100.0, {"wait": 50.0, "update": 50.0}, {"response_mean": 2000.0, "response_max": 8192.0}, framework="slime")
+    given = facts(settings, Facts(model="Qwen3-8B", gpu="H100"))
+    assert advise(logged, given).law.startswith("laws of Qwen3-8B")

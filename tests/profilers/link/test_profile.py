@@ -66,7 +66,10 @@ def test_the_profile_on_file_is_the_one_that_was_shown(cli: Cli, worker: Any, fo
     """Progress goes to stderr, without what torch has to say."""
     requests = worker(answer(0.02, 1))
     done = cli("profile", "link", "-o", "link.json", "--json")
-    assert (done.code, done.err) == (0, "2 ranks, gloo over eth0\nprofile written to link.json\n")
+    assert (done.code, done.err) == (
+        0,
+        "2 ranks, gloo over eth0\nprofile written to link.json; next: its line into `links` of a scenario\n",
+    )
     profile = Profile.load(folder / "link.json")
     assert profile.to_json() == done.out
     assert (profile.origin.kind, profile.origin.engine, profile.warnings) == ("measured", "gloo", ())

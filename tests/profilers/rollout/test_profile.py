@@ -35,7 +35,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 
 def request(**changes: Any) -> RolloutRequest:
-    return RolloutRequest(**{"model": "Qwen3-8B", "batches": (1, 8, 32), "contexts": (50, 400, 960), "time_limit_s": 1e6, "processes": 1, **changes})
+    usual = {"model": "Qwen3-8B", "batches": (1, 8, 32), "contexts": (50, 400, 960), "time_limit_s": 1e6, "processes": 1}
+    return RolloutRequest(**{**usual, **changes})
 
 
 def test_a_profile_says_what_was_measured_on_what(engine: FakeEngine, tmp_path: Path) -> None:
