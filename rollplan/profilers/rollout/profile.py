@@ -73,8 +73,9 @@ class MeasuredBatch:
 
     @property
     def spread(self) -> float:
-        """By how much the rounds disagree: longest minus shortest, by the typical time."""
-        return (max(self.round_s) - min(self.round_s)) / self.seconds
+        """By how much the rounds disagree: the distance of their quartiles, by the typical time."""
+        whole = Spread.of(self.round_s)
+        return (whole.high - whole.low) / self.seconds
 
 
 def profile_rollout(request: RolloutRequest, on_line: Callable[[str], None] | None = None) -> Profile:

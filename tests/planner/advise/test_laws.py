@@ -119,7 +119,7 @@ def test_list_prices_stand_in_for_an_unknown_price() -> None:
 def test_laws_of_the_model_replace_exponents() -> None:
     """Where model, GPU and lengths are known; where they are not, the reason stands there."""
     amounts = {"samples": 512.0, "response_mean": 2000.0, "response_max": 8192.0, "prompt_mean": 300.0}
-    logged = run("async", 100.0, {"wait": 50.0, "update": 50.0}, amounts)  # type: ignore[arg-type]
+    logged = run("async", 100.0, {"wait": 50.0, "update": 50.0}, amounts)
     facts = Facts(rollout_gpus=4, train_gpus=4, staleness=1.0, model="Qwen3-8B", gpu="H100")
     assert advise(logged, facts).law == "laws of Qwen3-8B on H100, at the level of the log"
     assert "lengths" in advise(run("async", 100.0, {"wait": 50.0, "update": 50.0}), facts).law

@@ -63,7 +63,7 @@ def test_ranks_divide_the_samples_of_an_update() -> None:
 def test_laws_are_trusted_more_nearby() -> None:
     """14 % from one doubling on, and less before."""
     problem = SimpleNamespace(rollout={"pool": {8: 100.0, 9: 90.0, 16: 60.0, 32: 40.0}})
-    shape = LawShape(problem, "pool")  # type: ignore[arg-type]
+    shape = LawShape(problem, "pool")
     assert shape.rollout(8, 9).high == pytest.approx(0.9 * (1 + 0.14 * 0.169925), rel=1e-5)
     assert shape.rollout(8, 16).high == pytest.approx(0.6 * 1.14)
     assert shape.rollout(8, 32).high == pytest.approx(0.4 * 1.14)
@@ -114,7 +114,7 @@ def test_shared_gpus_idle_while_weights_move() -> None:
 
 def lever(word: str, phases: dict[PhaseName, float], amounts: dict[AmountName, float], facts: Facts, mode: str = "sync") -> Change | None:
     """Return the lever whose text holds a word."""
-    found = levers(present(run(mode, 100.0, phases, amounts), facts), facts)  # type: ignore[arg-type]
+    found = levers(present(run(mode, 100.0, phases, amounts), facts), facts)
     return next((change for change in found if word in change.text and change.saves > 0), None)
 
 

@@ -32,14 +32,14 @@ def colocated(gpus: int) -> LoggedRun:
     """verl docs/advance/fully_async.md, Qwen2.5-Math-7B on H20, colocated."""
     found = row("fully_async.md L355", "colocate_sync", gpus)
     phases = {"generation": float(found["gen_s"]), "old_logprob": float(found["old_log_prob_s"]), "update": float(found["train_s"])}
-    return run("sync", float(found["step_s"]), phases, VERL_LENGTHS)  # type: ignore[arg-type]
+    return run("sync", float(found["step_s"]), phases, VERL_LENGTHS)
 
 
 def separate(source: str, mode: str, gpus: int) -> LoggedRun:
     """The same page, both sides apart."""
     found = row(source, mode, gpus)
     phases = {"wait": float(found["trainer_wait_s"]), "update": float(found["train_s"])}
-    return run("async", float(found["step_s"]), phases, VERL_LENGTHS)  # type: ignore[arg-type]
+    return run("async", float(found["step_s"]), phases, VERL_LENGTHS)
 
 
 def halves(gpus: int, staleness: float = 0.5) -> Facts:
@@ -116,7 +116,7 @@ def test_96_to_32_gpus_have_too_many_that_roll_out() -> None:
 def test_what_is_not_generation_is_not_solved_by_a_split() -> None:
     """verl #7203: generation is 10 % of 290 s, two log-prob passes are 57 %."""
     phases = {"generation": 29.0, "old_logprob": 84.0, "reference": 82.0, "update": 91.0, "sync": 3.5}
-    advice = advise(run("sync", 290.0, phases, {"mfu": 0.025}), Facts(placement="colocated", rollout_gpus=8))  # type: ignore[arg-type]
+    advice = advise(run("sync", 290.0, phases, {"mfu": 0.025}), Facts(placement="colocated", rollout_gpus=8))
     assert "log-probs" in advice.settings[0].text
     assert advice.settings[0].saves == pytest.approx(166 / 290)
     assert "84 s of old log-probs that rollout gives as well are left out, which needs no split" in advice.settings[1].why

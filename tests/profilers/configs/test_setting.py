@@ -56,7 +56,7 @@ def applied(example: Example, lines: tuple[str, ...]) -> str:
         elif note.startswith("run main"):
             text = text.replace("skyrl_train.entrypoints.main_base", f"examples.{note.removeprefix('run ')}")
     changes = [line for line in lines if not line.startswith("#")]
-    match dialect(example.framework, example.dialect).notation:  # type: ignore[arg-type]
+    match dialect(example.framework, example.dialect).notation:
         case "toml":
             keys = {line.partition(" = ")[0] for line in changes}
             kept = [line for line in text.splitlines() if line.partition(" = ")[0] not in keys]
@@ -147,7 +147,7 @@ def test_only_adjustable_settings_and_whole_numbers_are_written() -> None:
     with pytest.raises(ValueError, match="must be a whole number"):
         setting(LaunchSettings(framework="verl"), "rollout_gpus", 1.5)
     with pytest.raises(ValueError, match="cannot be written"):
-        setting(LaunchSettings(framework="verl"), "model", "x")  # type: ignore[arg-type]
+        setting(LaunchSettings(framework="verl"), "model", "x")
     assert set(ADJUSTABLE) == {*SINGLE, "placement"}
 
 

@@ -25,7 +25,7 @@ from rollplan.profilers.rollout.profile import MeasuredBatch, RolloutRequest, pr
 
 PYTHON = os.environ.get("ROLLPLAN_VLLM_PYTHON")
 TOO_NOISY = 0.15
-"""Difference between rounds of the same work beyond which no prediction of 5 % can be judged."""
+"""Distance of the quartiles of rounds of the same work beyond which no prediction of 5 % can be judged."""
 TOO_WIDE = 0.05
 """Quartile spread of a point beyond which two measurements of it say nothing about each other."""
 BATCHES = "1,2,4,8,12,16,24,32"
@@ -99,7 +99,7 @@ def test_one_command_profiles_vllm_and_a_second_run_agrees(cli: Callable[..., An
 def test_a_batch_that_was_not_measured_is_predicted_within_five_per_cent(tiny: Path) -> None:
     """200 prompts with heavy-tailed lengths through 32 slots, generated in the same rounds of the same process as the points.
 
-    Measured again, once, if the rounds differ by more than 5 %; the calmer measurement counts.
+    Measured again, once, if quartiles of the rounds are more than 5 % apart; the calmer measurement counts.
     """
     prompts, outputs = heavy_tailed()
     request = RolloutRequest(
