@@ -14,7 +14,7 @@ test: $(VENV)/dev.stamp  ## run all tests, the slow ones too
 	$(BIN)/python -m pytest
 
 test-vllm: $(VENV)/dev.stamp $(VLLM)/stamp  ## everything that needs a real engine, on CPU; leave the machine alone meanwhile
-	ROLLPLAN_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest -n 0 -m vllm tests
+	ROLLPLAN_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -n 0 -m vllm tests
 
 lint: $(VENV)/dev.stamp  ## formatter, linter, types
 	$(BIN)/ruff format --check .
