@@ -25,14 +25,15 @@ VERBS = {
     "import": "logs.md",
 }
 SECTIONS = {
-    "file": "profile.md",
-    "origin": "profile.md",
-    "run": "profile.md",
-    "decode": "profile_rollout.md",
-    "training": "profile_train.md",
-    "link": "profile_link.md",
-    "lengths": "lengths.md",
-    "calibration": "calibrate.md",
+    "profile.file": "profile.md",
+    "profile.origin": "profile.md",
+    "profile.run": "profile.md",
+    "profile.decode": "profile_rollout.md",
+    "fits.ptl": "profile_rollout.md",
+    "profile.training": "profile_train.md",
+    "profile.link": "profile_link.md",
+    "profile.lengths": "lengths.md",
+    "profile.calibration": "calibrate.md",
 }
 
 
@@ -47,14 +48,15 @@ def test_every_option_of_a_profiler_stands_in_its_page(verb: str) -> None:
     """`--help` says it in a line; the page says what it means."""
     group: Any = get_command(app)
     page = (DOCS / VERBS[verb]).read_text()
-    options = [option for parameter in group.commands["profile"].commands[verb].params for option in parameter.opts]
-    assert [option for option in options if option.startswith("--") and option not in page] == []
+    parameters = group.commands["profile"].commands[verb].params
+    options = [option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)]
+    assert [option for option in options if option.startswith("--") and f"`{option}" not in page] == []
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_key_of_a_section_stands_in_its_page(section: str) -> None:
     """Those who read a file by hand need its words explained."""
-    module = import_module(f"rollplan.models.profile.{section}")
+    module = import_module(f"rollplan.models.{section}")
     models = [model for _, model in getmembers(module, isclass) if issubclass(model, Strict) and model.__module__ == module.__name__]
     assert models
     assert {field for model in models for field in model.model_fields} - named(SECTIONS[section]) == set()

@@ -27,22 +27,20 @@ def share(text: str, option: str) -> float:
 
 def output_path(path: Path, force: bool) -> None:
     """Refuse, before any work is done, a place that cannot be written or that holds something else than a plan."""
-    from rollplan.models.files import writable
-    from rollplan.models.plan import is_plan
-
-    writable(path)
-    if path.exists() and not force and not is_plan(path):
-        raise InputError(str(path), [Finding("-o", f"`{path}`", "exists and is not a plan", "choose another path, or add --force")])
+    _place(path, force, "plan")
 
 
 def profile_path(path: Path, force: bool) -> None:
     """Refuse, before any work is done, a place that cannot be written or that holds something else than a profile."""
-    from rollplan.models.files import writable
-    from rollplan.models.profile.file import is_profile
+    _place(path, force, "profile")
+
+
+def _place(path: Path, force: bool, kind: str) -> None:
+    from rollplan.models.files import holds, writable
 
     writable(path)
-    if path.exists() and not force and not is_profile(path):
-        raise InputError(str(path), [Finding("-o", f"`{path}`", "exists and is not a profile", "choose another path, or add --force")])
+    if path.exists() and not force and not holds(path, kind):
+        raise InputError(str(path), [Finding("-o", f"`{path}`", f"exists and is not a {kind}", "choose another path, or add --force")])
 
 
 def layout(text: str, option: str) -> Layout:

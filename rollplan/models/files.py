@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -32,6 +33,15 @@ def read_text(path: Path, kind: str) -> str:
     if "\0" in text:
         raise _fault(path, "is a binary file", f"a {kind} is a text file")
     return text
+
+
+def holds(path: Path, kind: str) -> bool:
+    """Return whether a file is a JSON file of rollplan of this kind (`plan`, `profile`), of this version or another one."""
+    try:
+        raw = json.loads(read_text(path, kind))
+    except (InputError, ValueError, RecursionError):
+        return False
+    return isinstance(raw, dict) and str(raw.get("format", "")).startswith(f"rollplan/{kind}/")
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -227,15 +227,6 @@ class Plan(Strict):
         return cls.build(read, str(path))
 
 
-def is_plan(path: Path) -> bool:
-    """Return whether a file is a plan, of this version or another one."""
-    try:
-        raw = json.loads(read_text(path, "plan"))
-    except (InputError, ValueError, RecursionError):
-        return False
-    return isinstance(raw, dict) and str(raw.get("format", "")).startswith("rollplan/plan/")
-
-
 def canonical(data: object) -> str:
     """Return the one text of plain data: keys sorted, fixed layout."""
     return json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n"

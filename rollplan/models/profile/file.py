@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from rollplan.models.errors import Finding, InputError
-from rollplan.models.files import read_text, write_whole
+from rollplan.models.files import holds, read_text, write_whole
 from rollplan.models.profile.calibration import Calibration
 from rollplan.models.profile.decode import DecodeProfile
 from rollplan.models.profile.lengths import LengthsProfile
@@ -54,8 +54,4 @@ class Profile(Strict):
 
 def is_profile(path: Path) -> bool:
     """Return whether a file is a profile, of this version or another one."""
-    try:
-        raw = json.loads(read_text(path, "profile"))
-    except (InputError, ValueError, RecursionError):
-        return False
-    return isinstance(raw, dict) and str(raw.get("format", "")).startswith("rollplan/profile/")
+    return holds(path, "profile")

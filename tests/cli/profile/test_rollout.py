@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from rollplan.cli.main import app
-from rollplan.models.fits.ptl import AffineFit, ConvexFit, PtlFits, Shape
-from rollplan.models.profile.decode import DecodeCurve, DecodePoint, DecodeProfile, PrefillCost
 from rollplan.models.profile.file import Profile
 from rollplan.profilers import worker
 
@@ -160,15 +155,3 @@ def test_an_interpreter_without_the_engine_is_exit_code_two(cli: Call, folder: P
     assert "cannot import" in done.err
     assert "--python" in done.err
     assert "Traceback" not in done.err
-
-
-def test_every_option_and_every_key_stands_in_the_page() -> None:
-    """What nobody can look up is guessed."""
-    page = (Path(__file__).parents[3] / "docs" / "profile_rollout.md").read_text()
-    verbs: Any = get_command(app)
-    options = {name for option in verbs.commands["profile"].commands["rollout"].params for name in option.opts}
-    models = (DecodeProfile, DecodeCurve, DecodePoint, PrefillCost, PtlFits, AffineFit, ConvexFit, Shape)
-    keys = {name for model in models for name in model.model_fields}
-    words = {word for code in re.findall(r"`([^`\n]+)`", page) for word in re.findall(r"-*[A-Za-z0-9_-]+", code)}
-    words |= {part for word in words for part in word.split(".")}
-    assert (options | keys) - words == set()
