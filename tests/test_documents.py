@@ -20,6 +20,7 @@ from rollplan.models.lengths.given import LengthsInput
 from rollplan.models.phase_times import PhaseTimes
 from rollplan.models.plan import Origin, PlannedGroup, PlannedJob, PoolUse, Settings
 from rollplan.models.plan_split import MemoryTerm, MemoryUse, Part, PlannedSplit, RuleOfThumb, SplitChoice, Step
+from rollplan.models.program import Program
 from rollplan.models.recipe import EngineSettings, Interference, TrainerSettings, Workload
 from rollplan.models.split.given import Split
 from rollplan.models.workload import Duration, Job, Phase
@@ -107,6 +108,7 @@ def test_every_key_of_a_scenario_stands_in_its_page() -> None:
         LengthsInput,
         LatencyTable,
         Interference,
+        Program,
     )
     keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert keys - named("scenario.md") == set()

@@ -1,1 +1,1 @@
-"""Runs plans on real engines. Built after the planner; nothing here yet."""
+"""Runs plans on real engines: a pure core decides, Ray carries it out."""

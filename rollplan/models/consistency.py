@@ -65,7 +65,7 @@ def links_are_unique(links: Sequence[Link]) -> Iterator[Finding]:
 
 def split_stands_alone(path: str, job: Job) -> Iterator[Finding]:
     """A split decides the phases; what belongs to a co-located job would be ignored beside it."""
-    for name in sorted(job.model_fields_set - {"name", "split"}):
+    for name in sorted(job.model_fields_set - {"name", "split", "program"}):
         key = type(job).model_fields[name].alias or name
         remedy = "write it inside `split`" if key == "sync" else f"remove `{key}` or `split`"
         yield Finding(f"{path}.{key}", "", "cannot stand beside `split`", remedy)

@@ -9,6 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rollplan.models.lengths import REFERENCE_LENGTHS
+from rollplan.models.program import Program
 from rollplan.models.recipe import EngineSettings, Model, TrainerSettings, Workload
 from rollplan.models.split.given import Split
 from rollplan.models.strict import Strict, refusal
@@ -85,6 +86,7 @@ class Job(Strict):
     are derived when only the worst case is given; responses: responses per iteration.
     profile: name of a profile whose table gives the phase times at the job's GPU counts.
     model, workload, engine, trainer: what phase times are derived from that neither the phase nor a profile gives.
+    program: what `rollplan run` executes; planning does not need it.
     """
 
     name: Name
@@ -102,6 +104,7 @@ class Job(Strict):
     engine: EngineSettings = EngineSettings()
     trainer: TrainerSettings = TrainerSettings()
     split: Split | None = None
+    program: Program | None = None
 
     @property
     def size_or_model_b(self) -> float | None:

@@ -17,11 +17,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from rollplan.models.process import end_with_the_caller, kill_group, python_path
+
 if TYPE_CHECKING:
     from rollplan.models.errors import InputError
 
 PROGRESS = "rollplan: "
-_ROOT = Path(__file__).resolve().parents[2]
 _ANSWER = "ROLLPLAN_WORKER_ANSWER"
 _TAIL = 12
 _GRACE_S = 10.0
@@ -49,7 +50,7 @@ def ask(
     with tempfile.TemporaryDirectory(prefix="rollplan-") as folder:
         answer = Path(folder) / "answer.json"
         command = [python or sys.executable, "-m", module]
-        added = {**(environment or {}), "PYTHONPATH": _python_path(), _ANSWER: str(answer)}
+        added = {**(environment or {}), "PYTHONPATH": python_path(), _ANSWER: str(answer)}
         try:
             process = subprocess.Popen(
                 command,
@@ -104,22 +105,6 @@ def serve(work: Callable[[Any], Any]) -> NoReturn:
     os._exit(0)
 
 
-def end_with_the_caller() -> None:
-    """Ask the kernel to stop this process when the one that waits for its answer is gone; elsewhere than on Linux it works on."""
-    import ctypes
-    import signal
-
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-
-
-def _python_path() -> str:
-    """Return a path on which the worker finds this very rollplan, before whatever is there."""
-    known = os.environ.get("PYTHONPATH")
-    return str(_ROOT) if not known else os.pathsep.join([str(_ROOT), known])
-
-
 def _talk(
     module: str, process: subprocess.Popen[str], request: str, timeout_s: float | None, on_line: Callable[[str], None] | None
 ) -> list[str]:
@@ -134,13 +119,13 @@ def _talk(
     def stop() -> None:
         nonlocal late
         late = True
-        _kill(process)
+        kill_group(process)
 
     def clear() -> None:
         # What the worker started may hold its output open.
         process.wait()
         if not heard.wait(_GRACE_S):
-            _kill(process)
+            kill_group(process)
 
     timer = Timer(timeout_s, stop) if timeout_s is not None else None
     tail: list[str] = []
@@ -159,7 +144,7 @@ def _talk(
                 on_line(line.rstrip("\n"))
         process.wait()
     except BaseException:
-        _kill(process)
+        kill_group(process)
         raise
     finally:
         heard.set()
@@ -169,13 +154,3 @@ def _talk(
     if late:
         raise failure(module, f"the worker took longer than {timeout_s:g} s and was stopped; ask for less, or allow more time")
     return tail
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Stop the worker and every process that it started."""
-    import signal
-    from contextlib import suppress
-
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

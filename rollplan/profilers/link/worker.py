@@ -10,8 +10,9 @@ import signal
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from rollplan.models.process import end_with_the_caller
 from rollplan.profilers.link.measure import measure
-from rollplan.profilers.worker import PROGRESS, WorkerError, end_with_the_caller, serve
+from rollplan.profilers.worker import PROGRESS, WorkerError, serve
 
 _HERE = "127.0.0.1"
 
