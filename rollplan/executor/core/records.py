@@ -17,7 +17,8 @@ class Record:
     """One stretch of work of a job on a resource; seconds since the run started.
 
     kind: `start` makes workers and their state (a cold start), `load` and `offload` move resident state (warm), `step` is
-    the optimizer, `save` writes the state of a finished iteration. values: numbers of the program or the shell, such as
+    the optimizer, `save` writes the state of a finished iteration. iteration: of a `start` the one to go on with, of a `sync`
+    the one whose training made the weights. values: numbers of the program or the shell, such as
     `reward`, `loss`, `tokens`, `samples`, `bytes`, `held_bytes`.
     """
 
@@ -34,6 +35,20 @@ class Record:
     def seconds(self) -> float:
         """How long it took."""
         return self.end_s - self.start_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes of host memory that a job's workers were seen to hold on the fullest node of a resource; seconds since the run started."""
+
+    at_s: float
+    job: str
+    resource: str
+    held_bytes: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

@@ -37,7 +37,7 @@ class Dispatch:
 class Predicted:
     """Seconds per iteration that the plan promises; `iteration_s` is the period of the group, or the step of a split.
 
-    rollout_s, train_s: without switch and sync. slowdown: iteration / solo.
+    rollout_s, train_s: without switch and sync.
     """
 
     rollout_s: float
@@ -90,7 +90,8 @@ class JobRun:
 class Resource:
     """What a permit is for. jobs: in round-robin order. nodes: how many plan nodes of `pool` it stands for.
 
-    gpus: of one node. memory_gib: host memory of one node.
+    gpus: of one node. memory_gib: host memory of one node. on: the resource whose nodes these are, too, because the stages of a
+    colocated split take turns on them; None: nodes of its own.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Resource:
     nodes: int
     gpus: int
     memory_gib: float
+    on: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
