@@ -148,8 +148,11 @@ class Worker(Protocol):
     state: dict[str, Any]
     rendezvous: str | None
 
-    def keep(self, resident: Engine | Weights) -> None:
-        """Hand over resident state: loaded before every phase of this worker and off-loaded after it. One per worker."""
+    def keep(self, resident: Resident) -> None:
+        """Hand over resident state: loaded before every phase of this worker and off-loaded after it. One per worker.
+
+        It is on the device then. With an `Engine` and `Weights` the trainer's weights move to the rollout workers, else nothing does.
+        """
 
     def progress(self) -> None:
         """Say that the phase is alive; every sample that is yielded says so, too."""

@@ -1,0 +1,1 @@
+"""Programs of jobs that come with rollplan; see `rollplan.executor.api`."""
