@@ -1,0 +1,32 @@
+"""Ends what a driver leaves behind when it is killed: `python -m rollplan.executor.shell.reaper NAME`, started by the driver.
+
+It waits for the end of its stdin, which only the driver holds. Most of Ray ends by itself then, but some of it takes a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+
+from rollplan.executor.shell import processes
+from rollplan.models.process import python_path
+
+
+def start() -> subprocess.Popen[bytes]:
+    """Mark all that this process starts from now on, and have it ended with this process. Keep the answer until then."""
+    name = uuid.uuid4().hex
+    os.environ[processes.DRIVER_MARK] = name
+    return subprocess.Popen(
+        [sys.executable, "-m", "rollplan.executor.shell.reaper", name],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    processes.end_with(sys.argv[1])
