@@ -4,11 +4,15 @@ VENV := .venv
 VLLM := .venv-vllm
 BIN := $(VENV)/bin
 
-.PHONY: plan test test-vllm lint bench clean
+.PHONY: plan run test test-vllm lint bench clean
 
 plan: $(VENV)/core.stamp  ## plan an example and check the plan
 	$(BIN)/rollplan plan examples/production_ten/paper_prices.yaml -o plan.json
 	$(BIN)/rollplan check examples/production_ten/paper_prices.yaml plan.json --max-gap 2%
+
+run: $(VENV)/core.stamp $(VLLM)/stamp  ## plan two jobs that learn, run the plan on CPUs, compare
+	$(BIN)/rollplan plan examples/run/two_jobs.yaml -o two_jobs.json
+	$(BIN)/rollplan run two_jobs.json --force --python $(VLLM)/bin/python --trace trace.json -o measured.json
 
 test: $(VENV)/dev.stamp  ## run all tests, the slow ones too
 	$(BIN)/python -m pytest
@@ -47,4 +51,4 @@ $(VLLM)/stamp:
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VLLM) plan.json
+	rm -rf $(VENV) $(VLLM) plan.json two_jobs.json two_jobs.run trace.json measured.json

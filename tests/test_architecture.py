@@ -92,6 +92,23 @@ def test_every_folder_has_its_arrows() -> None:
     assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} == MAY_IMPORT.keys()
 
 
+ELSEWHERE = ("executor/core", "executor/shell", "executor/sync", "executor/engines", "executor/programs", "executor/api.py")
+"""What runs in the interpreter that has Ray and engines, and not rollplan's own dependencies (docs/decisions/0013)."""
+ENGINES = {"ray", "torch", "transformers", "safetensors", "vllm"}
+
+
+@pytest.mark.parametrize("part", ELSEWHERE)
+def test_what_runs_in_another_interpreter_needs_none_of_our_dependencies(part: str) -> None:
+    """Its modules, and every module of ours that they import, know the standard library and engines; the core not even these."""
+    own = [path for path in SOURCES if str(path.relative_to(PACKAGE)).startswith(part)]
+    assert own
+    files = {module_name(path): path for path in SOURCES}
+    ours = {name for path in own for name in closure(module_name(path)) if name in files}
+    known = sys.stdlib_module_names | {"rollplan"} | (set() if part in ("executor/core", "executor/api.py") else ENGINES)
+    used = {(name, module.split(".")[0]) for name in ours for module in imports(files[name], everywhere=files[name] in own)}
+    assert {(name, module) for name, module in used if module not in known} == set()
+
+
 SOLVERS = {"rollplan.planner", "pulp", "highspy", "ortools", "scipy", "cvxpy"}
 """numpy is arithmetic: the laws of stage times, which `check` evaluates again, rest on it (docs/decisions/0009)."""
 JUDGES = {"", ".algorithm1", ".certificate", ".problem", ".verify"}
@@ -180,6 +197,8 @@ COMMANDS = {
     "dispatch": "scenario --job --instances --recall --ranker --method --time-limit --seed --json",
     "fit": "scenario --job --rollout --train --colocated --json",
     "calibrate": "scenario samples --job --rollout-gpus --train-gpus -o/--output --json --force",
+    "run": "plan --folder --python --address --interface --policy --job --iterations --dispatch --resume --force --trace -o/--output"
+    " --metrics-port --time-limit -q/--quiet --json",
     "what-if": "plan changes --job --json",
     "profile import": "log --framework --name -o/--output --json --force",
     "profile link": "--python --rank --ranks --address --interface --backend --streams --megabytes --time-limit -o/--output --json --force",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+ENGINES = os.environ.get("ROLLPLAN_VLLM_PYTHON")
 
 
 def run(name: str, *options: str) -> list[str]:
@@ -65,3 +67,17 @@ def test_the_ranker_benchmark_prints_two_rows_for_people_and_for_each_model(tmp_
     (tmp_path / "models.csv").write_text("\n".join(models))
     given = ("--prompts", str(tmp_path / "people.csv"), "--outputs", str(tmp_path / "models.csv"), "--seeds", "2")
     assert [line.split()[0] for line in run("ranker.py", *given)[1:]] == ["people,", "mean", "small,", "mean", "chance", *["StreamRL"] * 3]
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.skipif(
+    ENGINES is None, reason="ROLLPLAN_VLLM_PYTHON must name the Python of an environment with Ray and torch (make test-vllm)"
+)
+def test_the_executor_benchmark_trains_the_same_alone_together_and_migrated() -> None:
+    """Seconds depend on the machine; rewards and tokens do not."""
+    lines = run("executor.py", "--python", str(ENGINES), "--iterations", "4", "--part", "co-execution", "migration")
+    print(*lines, sep="\n")
+    assert [line.split(", ")[-1] for line in lines if line.startswith(("grpo", "ppo"))] == ["as alone", "as alone"]
+    moved = [line.split("  ")[-1] for line in lines if line.startswith(("left", "right"))]
+    assert all(re.fullmatch(r"identical, [1-9]\d* moves", text) for text in moved), moved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from rollplan import Scenario, check, plan
+from rollplan.models.profile.file import Profile
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+ENGINES = os.environ.get("ROLLPLAN_VLLM_PYTHON")
 
 
 def blocks(language: str) -> list[str]:
@@ -47,11 +50,31 @@ def test_every_command_about_one_job_works_in_its_order(tmp_path: Path) -> None:
     assert (found.returncode, "Traceback" in found.stderr) == (0, False), found.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.skipif(
+    ENGINES is None, reason="ROLLPLAN_VLLM_PYTHON must name the Python of an environment with Ray and torch (make test-vllm)"
+)
+def test_two_jobs_learn_side_by_side_as_the_readme_says(tmp_path: Path) -> None:
+    """Both commands as they stand, but for the interpreter: every iteration is done, both jobs learn, trace and profile are there."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    commands = blocks("sh")[-1]
+    assert [line.split()[1] for line in commands.splitlines()] == ["plan", "run"]
+    found = run(commands.replace(".venv-vllm/bin/python", str(ENGINES)), tmp_path)
+    assert (found.returncode, "Traceback" in found.stderr) == (0, False), found.stderr
+    print(found.stdout)
+    rewards = {name: [float(part) for part in re.findall(rf"^{name} .* reward ([\d.]+)", found.stderr, re.M)] for name in ("grpo", "ppo")}
+    assert all(len(rise) == 12 and rise[-1] > rise[0] + 0.3 for rise in rewards.values()), rewards
+    assert "predicted" in found.stdout
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {one.source for one in Profile.load(tmp_path / "measured.json").runs}
+
+
 def test_the_two_commands_are_targets_of_the_makefile() -> None:
     """CI runs both on a clean checkout; here only their recipes are resolved."""
     commands = [line.split("#")[0].strip() for line in blocks("sh")[0].splitlines()]
     assert commands == ["make plan", "make test"]
-    for command in commands:
+    for command in [*commands, "make run"]:
         assert run(f"{command} --dry-run", ROOT).returncode == 0
 
 

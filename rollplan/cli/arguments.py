@@ -35,6 +35,21 @@ def profile_path(path: Path, force: bool) -> None:
     _place(path, force, "profile")
 
 
+def trace_path(path: Path, force: bool) -> None:
+    """Refuse, before any work is done, a place that cannot be written or that holds something else than a trace."""
+    from rollplan.models.files import writable
+
+    writable(path)
+    if path.exists() and not force and not _begins(path, b'{"traceEvents"'):
+        raise InputError(str(path), [Finding("--trace", f"`{path}`", "exists and is not a trace", "choose another path, or add --force")])
+
+
+def _begins(path: Path, text: bytes) -> bool:
+    """Return whether a file, however long, begins so."""
+    with path.open("rb") as file:
+        return file.read(len(text)) == text
+
+
 def _place(path: Path, force: bool, kind: str) -> None:
     from rollplan.models.files import holds, writable
 

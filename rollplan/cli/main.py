@@ -12,6 +12,7 @@ import typer
 
 from rollplan import __version__
 from rollplan.cli import advise, calibrate, check, diff, dispatch, explain, fit, plan, schema, split, what_if
+from rollplan.cli import run as run_verb
 from rollplan.cli.exits import Exit
 from rollplan.cli.output import note
 from rollplan.cli.profile import group
@@ -51,6 +52,7 @@ app.command("fit")(fit.command)
 app.command("what-if")(what_if.command)
 app.command("calibrate")(calibrate.command)
 app.command("advise")(advise.command)
+app.command("run")(run_verb.command)
 app.add_typer(group.app, name="profile")
 
 

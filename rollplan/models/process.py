@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def end_with_the_caller() -> None:
@@ -23,10 +23,19 @@ def end_with_the_caller() -> None:
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
-def python_path() -> str:
-    """Return a path on which the worker finds this very rollplan, before whatever is there."""
+def python_path(folder: Path) -> str:
+    """Return a path on which another interpreter finds this very rollplan, and nothing else that is installed beside it.
+
+    folder: gets a link to the package, and must be there as long as the other interpreter imports.
+    """
+    link = folder / _PACKAGE.name
+    folder.mkdir(parents=True, exist_ok=True)
+    if link.is_symlink() and link.resolve() != _PACKAGE:
+        link.unlink()
+    with suppress(FileExistsError):
+        link.symlink_to(_PACKAGE, target_is_directory=True)
     known = os.environ.get("PYTHONPATH")
-    return str(_ROOT) if not known else os.pathsep.join([str(_ROOT), known])
+    return str(folder) if not known else os.pathsep.join([str(folder), known])
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

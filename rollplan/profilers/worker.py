@@ -50,7 +50,7 @@ def ask(
     with tempfile.TemporaryDirectory(prefix="rollplan-") as folder:
         answer = Path(folder) / "answer.json"
         command = [python or sys.executable, "-m", module]
-        added = {**(environment or {}), "PYTHONPATH": python_path(), _ANSWER: str(answer)}
+        added = {**(environment or {}), "PYTHONPATH": python_path(Path(folder)), _ANSWER: str(answer)}
         try:
             process = subprocess.Popen(
                 command,

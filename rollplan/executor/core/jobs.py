@@ -117,11 +117,15 @@ class Job:
         return wanted and (self.run.way != "one-step" or self._rolled_out(iteration))
 
     def estimate_due(self) -> int | None:
-        """Return the iteration whose lengths shall be estimated now: the next one, as soon as the one before has begun."""
-        iteration = max(self.next_rollout.values())
-        known = iteration in self.estimates or iteration in self.batches or self.estimating is not None
-        needed = dispatch.needs_estimates(self.run.dispatch) and iteration < self.run.iterations
-        return iteration if needed and not known else None
+        """Return the iteration whose lengths shall be estimated now: the next one, else the one after.
+
+        A worker answers after the rollout that it is busy with. Asked one ahead, it holds up no node that was done earlier.
+        """
+        if self.estimating is not None or not dispatch.needs_estimates(self.run.dispatch):
+            return None
+        first = max(self.next_rollout.values())
+        wanted = range(first, min(first + 2, self.run.iterations))
+        return next((one for one in wanted if one not in self.estimates and one not in self.batches), None)
 
     def rollout_due(self, node: str) -> int | None:
         """Return the iteration that could roll out on a node now: its weights and samples are there, the last one ended."""

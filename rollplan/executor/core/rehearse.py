@@ -35,7 +35,7 @@ from rollplan.executor.core.runbook import JobRun, Runbook
 Durations = Callable[[Instruction], float]
 Finish = Callable[[Rollout], Sequence[float]]
 Journal = list[tuple[Event | None, list[Instruction]]]
-STREAMS = ("mini-batch", "dynamic-batch", "async-streamed")
+_STREAMS = ("mini-batch", "dynamic-batch", "async-streamed")
 
 
 def rehearse(
@@ -53,6 +53,11 @@ def rehearse(
     play = _Play(runbook, durations or _as_planned(runbook), finish)
     play.run()
     return sorted(play.records, key=lambda record: (record.start_s, record.end_s)), play.journal
+
+
+def streams(run: JobRun) -> bool:
+    """Return whether somebody waits for single samples of a job; else one event reports all of a node."""
+    return run.way in _STREAMS or run.migrate_at is not None
 
 
 def _as_planned(runbook: Runbook) -> Durations:
@@ -152,9 +157,7 @@ class _Play:
         running = self.rollouts[task.node] = _Running(task, end_s, set(task.samples), len(self.records))
         self._record(task.job, task.node, "rollout", task.iteration, last_s)
         run = self.runs[task.job]
-        # Where nobody waits for single samples, one event reports them all.
-        streams = run.way in STREAMS or run.migrate_at is not None
-        by_time = groupby(sorted(end_s, key=end_s.__getitem__), key=lambda sample: end_s[sample] if streams else last_s)
+        by_time = groupby(sorted(end_s, key=end_s.__getitem__), key=lambda sample: end_s[sample] if streams(run) else last_s)
         for at_s, samples in by_time:
             self._foresee(SamplesDone(at_s, task.job, task.iteration, task.node, tuple(samples)), running)
         self._foresee(RolloutEnded(last_s, task.job, task.iteration, task.node, ()), running)

@@ -11,7 +11,6 @@ import sys
 import uuid
 
 from rollplan.executor.shell import processes
-from rollplan.models.process import python_path
 
 
 def start() -> subprocess.Popen[bytes]:
@@ -20,7 +19,6 @@ def start() -> subprocess.Popen[bytes]:
     os.environ[processes.DRIVER_MARK] = name
     return subprocess.Popen(
         [sys.executable, "-m", "rollplan.executor.shell.reaper", name],
-        env={**os.environ, "PYTHONPATH": python_path()},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,

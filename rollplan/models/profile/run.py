@@ -58,9 +58,10 @@ AmountName = Literal[
     "preempted",
     "reward",
     "queue",
+    "rollout_switch_s",
 ]
 """tokens, samples: of the whole step. *_mean, *_max, *_min: tokens; sequence: prompt and response together.
-response_clipped, mfu, *_idle: shares."""
+response_clipped, mfu, *_idle: shares. rollout_switch_s: the part of `switch` at the rollout nodes, in runs of rollplan."""
 Mode = Literal["sync", "async", "unknown"]
 PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 

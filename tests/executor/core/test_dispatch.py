@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rollplan.executor.core.dispatch import deal, slots
@@ -54,6 +54,7 @@ def test_tail_instances_have_slots_of_their_own() -> None:
     assert slots(NODES, Dispatch(tail_instances=1, slots=64, tail_slots=8)) == {"a": 64, "b": 64, "c": 8}
 
 
+@example((100, 29))
 @given(st.integers(2, 2000).flatmap(lambda samples: st.tuples(st.just(samples), st.integers(1, samples - 1))))
 def test_a_share_that_was_a_number_of_samples_is_that_number_again(one: tuple[int, int]) -> None:
     """A dispatch file gives a share, and 29 / 100 * 100 is less than 29 in binary."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from rollplan.models.process import python_path
+CHECKOUT = Path(__file__).parents[3]
+
 
 PYTHON = os.environ.get("ROLLPLAN_VLLM_PYTHON")
 pytestmark = [
@@ -35,7 +36,7 @@ def saw(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, A
     def of(case: str) -> dict[str, Any]:
         if case not in known:
             command = [str(PYTHON), str(Path(__file__).with_name("torch_cases.py")), case, str(tmp_path_factory.mktemp(case))]
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": python_path()}
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(CHECKOUT)}
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
             assert done.returncode == 0, done.stderr[-3000:]
             known[case] = json.loads(done.stdout.splitlines()[-1])

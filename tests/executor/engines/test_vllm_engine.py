@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from rollplan.models.process import kill_group, python_path
+from rollplan.models.process import kill_group
+
+CHECKOUT = Path(__file__).parents[3]
 
 PYTHON = os.environ.get("ROLLPLAN_VLLM_PYTHON")
 pytestmark = [
@@ -59,7 +61,7 @@ def run(case: str, folder: Path) -> dict[str, Any]:
     script = Path(__file__).with_name("vllm_cases.py")
     environment = {
         **os.environ,
-        "PYTHONPATH": python_path(),
+        "PYTHONPATH": str(CHECKOUT),
         "OMP_NUM_THREADS": "1",
         "https_proxy": "http://127.0.0.1:9",
         "http_proxy": "http://127.0.0.1:9",

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from rollplan.executor.leftovers import leftovers
-from rollplan.models.process import python_path
 from rollplan.models.scenario import Scenario
 from rollplan.planner.compose import plan
+
+CHECKOUT = Path(__file__).parents[3]
 
 PYTHON = os.environ.get("ROLLPLAN_VLLM_PYTHON")
 pytestmark = [
@@ -43,7 +44,7 @@ def alone(*settings: str) -> list[float]:
     """Return the reward of every iteration of the program, run in one process."""
     assert PYTHON is not None
     command = [PYTHON, "-m", "rollplan.executor.engines.solo", "rollplan.executor.programs.rl", str(ITERATIONS), "64", *settings]
-    environment = {**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line)["reward"] for line in done.stdout.splitlines() if line.startswith("{")]

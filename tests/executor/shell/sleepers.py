@@ -16,7 +16,9 @@ from typing import Any
 
 from rollplan.executor.core.runbook import JobRun, Predicted, Resource, Runbook
 from rollplan.executor.shell import processes
-from rollplan.models.process import kill_group, python_path
+from rollplan.models.process import kill_group
+
+CHECKOUT = Path(__file__).parents[3]
 
 PYTHON = os.environ.get("ROLLPLAN_VLLM_PYTHON")
 ROLLOUT_S, TRAIN_S, SAMPLES = 0.3, 0.2, 4
@@ -54,7 +56,7 @@ class Driven:
         self.lines: list[tuple[float, Mapping[str, Any]]] = []
         self.process = subprocess.Popen(
             [PYTHON, "-m", "rollplan.executor.shell.driver"],
-            env={**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1", processes.MARK: str(self.folder)},
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1", processes.MARK: str(self.folder)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,

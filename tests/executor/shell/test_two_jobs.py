@@ -13,6 +13,8 @@ import pytest
 from rollplan.executor.shell import processes
 from tests.executor.shell.sleepers import PYTHON, Driven, book, sleeper
 
+CHECKOUT = Path(__file__).parents[3]
+
 ITERATIONS = 4
 ROLLOUT_S, TRAIN_S = 0.5, 0.4
 OVERHEAD_S = 0.15
@@ -134,13 +136,12 @@ def test_what_programs_print_is_in_their_logs(run: Driven) -> None:
     [("no json", "the first line of stdin is no request"), ('{"folder": "FOLDER", "runbook": {}}', "the runbook is incomplete")],
 )
 def test_a_wrong_request_is_refused_without_a_traceback(tmp_path: Path, request_line: str, said: str) -> None:
-    from rollplan.models.process import python_path
 
     assert PYTHON is not None
     done = subprocess.run(
         [PYTHON, "-m", "rollplan.executor.shell.driver"],
         input=request_line.replace("FOLDER", str(tmp_path)) + "\n",
-        env={"PYTHONPATH": python_path(), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(CHECKOUT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         timeout=60,

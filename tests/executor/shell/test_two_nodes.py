@@ -17,8 +17,10 @@ from rollplan.executor.shell import processes
 from rollplan.executor.shell.environment import for_ray
 from rollplan.executor.shell.saved import SavedStates
 from rollplan.executor.shell.seat import free_ports
-from rollplan.models.process import kill_group, python_path
+from rollplan.models.process import kill_group
 from tests.executor.shell.sleepers import PYTHON, Driven, book, sleeper
+
+CHECKOUT = Path(__file__).parents[3]
 
 pytestmark = [
     pytest.mark.vllm,
@@ -49,7 +51,7 @@ class Raylets:
     def __enter__(self) -> Raylets:
         assert PYTHON is not None
         Path(self.temp.name, "ray").mkdir()
-        added = {processes.MARK: str(self.folder), "RAY_TMPDIR": self.temp.name, "PYTHONPATH": python_path(), **for_ray("localhost:0")}
+        added = {processes.MARK: str(self.folder), "RAY_TMPDIR": self.temp.name, "PYTHONPATH": str(CHECKOUT), **for_ray("localhost:0")}
         self.process = subprocess.Popen(
             [PYTHON, str(Path(__file__).with_name("raylets.py")), ROLL, TRAIN],
             env={**os.environ, **added},
