@@ -18,7 +18,8 @@ test: $(VENV)/dev.stamp  ## run all tests, the slow ones too
 	$(BIN)/python -m pytest
 
 test-vllm: $(VENV)/dev.stamp $(VLLM)/stamp  ## everything that needs a real engine, on CPU; leave the machine alone meanwhile
-	ROLLPLAN_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -n 0 -m vllm tests
+	ROLLPLAN_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -n 2 --dist loadfile -m vllm tests/executor
+	ROLLPLAN_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -n 0 -m vllm tests --ignore tests/executor
 
 lint: $(VENV)/dev.stamp  ## formatter, linter, types
 	$(BIN)/ruff format --check .

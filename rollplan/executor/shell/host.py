@@ -29,7 +29,7 @@ class Host:
 
     def __init__(self, seat: Seat) -> None:
         self.job, self.pool, self.rank, self.world = seat.job, seat.pool, seat.rank, seat.world
-        self.gpus, self.settings, self.seed = seat.gpus, seat.settings, seat.seed
+        self.gpus, self.settings, self.samples, self.seed = seat.gpus, seat.settings, seat.samples, seat.seed
         self.state: dict[str, Any] = {}
         self.rendezvous: str | None = None
         self._seat = seat
@@ -167,9 +167,10 @@ class Host:
             values = function(self, TrainTask(task.iteration, task.chunk, samples, task.total, task.last)) or {}
             numbers = {str(key): float(value) for key, value in values.items()}
             seconds = time.monotonic() - start
-            save_s = offload_s = 0.0
-            self.progress()
-            if task.last:
+        save_s = offload_s = 0.0
+        self.progress()
+        if task.last:
+            with self._told(f"saving iteration {task.iteration}"):
                 self._carrier.snapshot(self._kept, task.iteration + 1)
                 start = time.monotonic()
                 if save is not None and self._kept is not None:
@@ -217,7 +218,7 @@ class Host:
         """Turn whatever goes wrong into one line for people; the log has the rest."""
         try:
             yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             traceback.print_exc(file=sys.stderr)
             text = str(error) if isinstance(error, ProgramError) else where_it_failed(error)
             raise ProgramError(f"{self._where()}: {what}: {text}") from None

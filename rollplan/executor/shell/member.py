@@ -19,6 +19,7 @@ from rollplan.executor.core.runbook import JobRun
 from rollplan.executor.shell import processes
 from rollplan.executor.shell.host import Host
 from rollplan.executor.shell.placement import Spot, seats
+from rollplan.executor.shell.saved import file_name
 from rollplan.executor.shell.seat import Seat
 
 _WILLING_S, _GONE_S = 1.0, 10.0
@@ -108,7 +109,7 @@ def members_of(run: JobRun, spots: Mapping[str, tuple[Spot, ...]], program_folde
     actor_class = ray.remote(concurrency_groups=_THREADS)(Host)
     members = []
     for pool, resource, rank, world, node, spot in places:
-        name = f"{run.name}-{resource}".replace("/", "-")
+        name = f"{file_name(run.name)}-{resource.replace('/', '-')}"
         seat = Seat(
             job=run.name,
             pool=pool,
@@ -116,6 +117,7 @@ def members_of(run: JobRun, spots: Mapping[str, tuple[Spot, ...]], program_folde
             world=world,
             gpus=spot.gpus,
             settings=dict(run.settings),
+            samples=run.samples,
             seed=run.seed,
             module=run.module,
             folder=program_folder,

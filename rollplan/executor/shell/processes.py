@@ -35,7 +35,7 @@ def end_with(driver: str, patience_s: float = 10.0) -> list[int]:
 
 
 def _marked(mark: str, value: str) -> list[int]:
-    wanted = f"{mark}={value}".encode()
+    wanted = os.fsencode(f"{mark}={value}")
     mine = _line_of_descent()
     return [pid for pid in _pids() if pid not in mine and wanted in _environment(pid) and alive(pid)]
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from rollplan.executor.api import MARK, Kind, Pool
 
+_LONGEST = 300
+"""Letters of an error that go into a message; the log has all of it."""
 NEEDED: tuple[tuple[Pool, Kind], ...] = (("rollout", "rollout"), ("train", "train"))
 
 
@@ -91,4 +93,5 @@ def where_it_failed(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     text = " ".join(str(error).split())
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     return f"{type(error).__name__}: {text}{place}" if text else f"{type(error).__name__}{place}"

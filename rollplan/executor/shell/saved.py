@@ -7,16 +7,21 @@ cluster must see the folder of the run at the same path.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 from urllib.parse import quote
 
 _PART = ".part"
+_LONGEST = 150
+"""Letters of a job's name in a file's name, which may have 255."""
 
 
 def file_name(name: str) -> str:
     """Return a name of a job as one that can be a file's."""
     quoted = quote(name, safe=" ")
+    if len(quoted) > _LONGEST:
+        quoted = f"{quoted[:_LONGEST]}~{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 

@@ -26,7 +26,7 @@ ROLLOUT_S, TRAIN_S, SAMPLES = 0.3, 0.2, 4
 
 def sleeper(name: str, rollout: tuple[str, ...] = ("rollout-0",), train: str = "train", **changes: Any) -> JobRun:
     """Return a job of `programs.sleep`; `settings` in `changes` go into the usual ones."""
-    settings = {"rollout_s": ROLLOUT_S, "train_s": TRAIN_S, "tokens": 16, "samples": SAMPLES, **changes.pop("settings", {})}
+    settings = {"rollout_s": ROLLOUT_S, "train_s": TRAIN_S, "tokens": 16, **changes.pop("settings", {})}
     given = {"iterations": 4, "samples": SAMPLES, "seed": 7, "hang_s": 20.0, **changes}
     predicted = Predicted(ROLLOUT_S, TRAIN_S, 0.0, 0.0, 0.0, ROLLOUT_S + TRAIN_S, ROLLOUT_S + TRAIN_S)
     module = "rollplan.executor.programs.sleep"

@@ -137,7 +137,7 @@ def test_a_second_driver_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 def test_unfinished_responses_move_to_few_nodes_and_lose_no_token(tmp_path: Path) -> None:
     """The trainer of this program checks every token."""
     nodes = ("rollout-0", "rollout-1")
-    settings = {"tokens": 60, "sigma": 0.9, "rollout_s": 1.2, "samples": 16}
+    settings = {"tokens": 60, "sigma": 0.9, "rollout_s": 1.2}
     moving = sleeper("a", nodes, settings=settings, samples=16, migrate_at=0.5, migrate_to=1)
     with Driven(book(moving, sleeper("b", nodes)), tmp_path) as run:
         assert run.end() == 0

@@ -63,7 +63,7 @@ def _same_output(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begun(folder: Path, pool: Pool, restore: Path | None = None, version: int = 0, **settings: Any) -> Host:
     (folder / "given.py").write_text(PROGRAM, encoding="utf-8")
-    host = Host(Seat("a", pool, 0, 1, (), settings, 1, "given.py", str(folder), "unused"))
+    host = Host(Seat("a", pool, 0, 1, (), settings, 4, 1, "given.py", str(folder), "unused"))
     host.begin(None, None if restore is None else str(restore), version)
     return host
 
@@ -230,3 +230,19 @@ def test_a_program_that_keeps_two_states_is_refused(tmp_path: Path) -> None:
     host = begun(tmp_path, "rollout")
     with pytest.raises(ProgramError, match="keeps two resident states; put them behind one object"):
         host.keep(object())
+
+
+def test_a_state_that_cannot_be_saved_says_so(tmp_path: Path) -> None:
+    """A full disk is no fault of the training function."""
+    host = begun(tmp_path, "train")
+    with pytest.raises(ProgramError, match=r"rank 0: saving iteration 0: FileNotFoundError: .*state"):
+        host.train(TrainTask(0, 0, (), 2, True), False, str(tmp_path / "nowhere"))
+
+
+def test_a_program_that_exits_is_named(tmp_path: Path) -> None:
+    """Not a process that died for no reason."""
+    host = begun(tmp_path, "rollout")
+    host._program.functions["rollout", "rollout"] = lambda *_: sys.exit("had " + "enough " * 100)
+    with pytest.raises(ProgramError, match=r"rollout of iteration 0: SystemExit: had enough .*\.\.\. \(test_host.py:\d+\)$") as told:
+        rolled(host)
+    assert len(str(told.value)) < 500

@@ -46,7 +46,7 @@ def test_a_kill_between_rename_and_clean_up_leaves_the_newer_state(tmp_path: Pat
     assert states.finished() == 2
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "ä ö", "%2E", "a\\b"])
+@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "ä ö", "%2E", "a\\b", "+" * 100])
 def test_every_name_of_a_job_is_one_file_of_its_own(tmp_path: Path, name: str) -> None:
     """Names come from a scenario; none may leave the folder of the run."""
     states = SavedStates(tmp_path, name)
@@ -56,5 +56,5 @@ def test_every_name_of_a_job_is_one_file_of_its_own(tmp_path: Path, name: str) -
 
 
 def test_different_names_are_different_files() -> None:
-    names = ["a/b", "a%2Fb", ".a", "%2Ea", "a"]
+    names = ["a/b", "a%2Fb", ".a", "%2Ea", "a", "+" * 99 + "a", "+" * 99 + "b"]
     assert len({file_name(name) for name in names}) == len(names)

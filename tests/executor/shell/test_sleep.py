@@ -13,10 +13,10 @@ from rollplan.executor.programs import sleep
 
 
 class Worker:
-    job, pool, rank, world, gpus, seed, rendezvous = "a", "rollout", 0, 1, (), 3, None
+    job, pool, rank, world, gpus, samples, seed, rendezvous = "a", "rollout", 0, 1, (), 6, 3, None
 
     def __init__(self, **settings: Any) -> None:
-        self.settings: Mapping[str, Any] = {"rollout_s": 0.02, "train_s": 0.0, "tokens": 12, "memory_mib": 1, "samples": 6, **settings}
+        self.settings: Mapping[str, Any] = {"rollout_s": 0.02, "train_s": 0.0, "tokens": 12, "memory_mib": 1, **settings}
         self.state: dict[str, Any] = {}
         self.stop: Callable[[], bool] = lambda: False
 
