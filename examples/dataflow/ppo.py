@@ -1,7 +1,7 @@
 """The loop of PPO as a dataflow graph, with functions small enough to read.
 
-    python examples/dataflow/ppo.py          # threads
-    python examples/dataflow/ppo.py --ray    # Ray actors; needs ray
+    .venv/bin/python examples/dataflow/ppo.py                          # threads
+    PYTHONPATH=. .venv-vllm/bin/python examples/dataflow/ppo.py --ray   # Ray actors
 
 Shows: a policy over four answers learns which one is rewarded. actor -> reward and actor -> critic carry samples, reward ->
 critic carries rewards, critic ~> actor is the control edge that carries the new policy into the next iteration.

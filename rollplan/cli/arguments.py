@@ -35,13 +35,18 @@ def profile_path(path: Path, force: bool) -> None:
     _place(path, force, "profile")
 
 
-def trace_path(path: Path, force: bool) -> None:
+def run_profile_path(path: Path) -> None:
+    """The same for `rollplan run`, whose --force speaks of the earlier run and of no other file."""
+    _place(path, False, "profile", "choose another path")
+
+
+def trace_path(path: Path) -> None:
     """Refuse, before any work is done, a place that cannot be written or that holds something else than a trace."""
     from rollplan.models.files import writable
 
     writable(path)
-    if path.exists() and not force and not _begins(path, b'{"traceEvents"'):
-        raise InputError(str(path), [Finding("--trace", f"`{path}`", "exists and is not a trace", "choose another path, or add --force")])
+    if path.exists() and not _begins(path, b'{"traceEvents"'):
+        raise InputError(str(path), [Finding("--trace", f"`{path}`", "exists and is not a trace", "choose another path")])
 
 
 def _begins(path: Path, text: bytes) -> bool:
@@ -50,12 +55,12 @@ def _begins(path: Path, text: bytes) -> bool:
         return file.read(len(text)) == text
 
 
-def _place(path: Path, force: bool, kind: str) -> None:
+def _place(path: Path, force: bool, kind: str, remedy: str = "choose another path, or add --force") -> None:
     from rollplan.models.files import holds, writable
 
     writable(path)
     if path.exists() and not force and not holds(path, kind):
-        raise InputError(str(path), [Finding("-o", f"`{path}`", f"exists and is not a {kind}", "choose another path, or add --force")])
+        raise InputError(str(path), [Finding("-o", f"`{path}`", f"exists and is not a {kind}", remedy)])
 
 
 def layout(text: str, option: str) -> Layout:

@@ -46,7 +46,7 @@ def command(
         list[Path] | None, typer.Option(help="Deal samples as `rollplan dispatch --json` found (repeatable).", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start anew over an earlier run; overwrite other files.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Start anew: throw away the earlier run in the folder.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Write a Chrome trace here.", show_default=False)] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write what was measured as a profile.", show_default=False)] = None,
     metrics_port: Annotated[
@@ -61,7 +61,7 @@ def command(
     import sys
     from time import monotonic
 
-    from rollplan.cli.arguments import profile_path, trace_path
+    from rollplan.cli.arguments import run_profile_path, trace_path
     from rollplan.cli.interrupt import Interrupt
     from rollplan.cli.output import note, tell
     from rollplan.cli.run_screen import report_screen
@@ -76,9 +76,9 @@ def command(
     if resume and force:
         raise InputError("command line", [Finding("--resume", "", "cannot stand beside --force", "go on with the run, or start anew")])
     if output is not None:
-        profile_path(output, force)
+        run_profile_path(output)
     if trace is not None:
-        trace_path(trace, force)
+        trace_path(trace)
         if output is not None and trace.resolve() == output.resolve():
             raise InputError("command line", [Finding("--trace", f"`{trace}`", "is the file of -o, too", "give each its own")])
     made = Plan.load(plan)
@@ -105,7 +105,7 @@ def command(
         save_trace(trace, book, ended, rehearsed)
         note(f"trace written to {trace}; open it in https://ui.perfetto.dev")
     if output is not None:
-        _save_profile(output, plan, book, ended)
+        _save_profile(output, plan, book, ended, bool(made.groups))
     result = report(made, book, ended, rehearsed)
     if as_json:
         tell(json.dumps(result.to_dict(), indent=1))
@@ -180,7 +180,7 @@ def _rehearsed(book: Runbook, ended: Ended) -> list[Record]:
     return rehearse(replace(book, jobs=jobs))[0]
 
 
-def _save_profile(output: Path, plan: Path, book: Runbook, ended: Ended) -> None:
+def _save_profile(output: Path, plan: Path, book: Runbook, ended: Ended, shared: bool) -> None:
     import platform
     from datetime import UTC, datetime
 
@@ -194,4 +194,4 @@ def _save_profile(output: Path, plan: Path, book: Runbook, ended: Ended) -> None
         note("no profile: no iteration was trained")
         return
     made.save(output)
-    note(f"profile written to {output}; next: `measured: {output}` in a job of the scenario, or rollplan calibrate SCENARIO {output}")
+    note(f"profile written to {output}" + (f"; next: `measured: {output}` in the jobs of the scenario" if shared else ""))

@@ -186,7 +186,7 @@ def _together(runbook: Runbook, group: str, by_job: Mapping[str, Sequence[Iterat
     if not all(members):
         return None
     from_s = max(found[0].ended_s for found in members)
-    to_s = min(found[-1].ended_s for found in members)
+    to_s = min(counting(found)[-1].ended_s for found in members)
     return (from_s, to_s) if from_s < to_s else None
 
 

@@ -286,7 +286,7 @@ def _fault(problem: str, remedy: str) -> InputError:
 def check_python(python: str) -> None:
     """Raise `InputError` if an interpreter cannot be started or has no Ray, without importing it."""
     probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('ray') is None)"
-    remedy = "name an interpreter that has it with --python or ROLLPLAN_PYTHON; `pip install 'rollplan[ray]'` installs it"
+    remedy = "name an interpreter that has it with --python or ROLLPLAN_PYTHON; `pip install 'ray>=2.50'` installs it"
     try:
         done = subprocess.run([python, "-c", probe], capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -35,12 +35,12 @@ jobs:
     slo: 2
     rollout: {time: 600 ms, memory: 1 GiB}
     train: {time: 400 ms, memory: 1 GiB}
-    program: {module: rollplan.executor.programs.sleep, samples: 8, settings: {rollout_s: 0.6, train_s: 0.4, samples: 8}}
+    program: {module: rollplan.executor.programs.sleep, samples: 8, settings: {rollout_s: 0.6, train_s: 0.4}}
   - name: b
     slo: 2
     rollout: {time: 400 ms, memory: 1 GiB}
     train: {time: 300 ms, memory: 1 GiB}
-    program: {module: rollplan.executor.programs.sleep, samples: 8, settings: {rollout_s: 0.4, train_s: 0.3, samples: 8}}
+    program: {module: rollplan.executor.programs.sleep, samples: 8, settings: {rollout_s: 0.4, train_s: 0.3}}
 """
 
 

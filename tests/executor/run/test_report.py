@@ -222,3 +222,12 @@ def test_a_job_of_several_nodes_takes_as_long_as_the_longest() -> None:
         record("train", 6.0, 7.0),
     ]
     assert iterations(job, records)[0].rollout_s == 5.0
+
+
+def test_the_drained_last_iteration_of_overlapping_stages_idles_nobody() -> None:
+    """Rollout binds, so its nodes are busy all the time that counts."""
+    job = a_job(way="one-step", staleness=1, iterations=8, predicted=Predicted(2.0, 0.9, 0.0, 0.0, 0.0, 2.0, 2.9))
+    book = a_runbook(job)
+    rehearsed = rehearse(book)[0]
+    found = report(planned(), book, ended(rehearsed), rehearsed)
+    assert {one.resource: pytest.approx(one.predicted) for one in found.busy} == {"g1/rollout-0": 1.0, "g1/train": 0.45}

@@ -96,10 +96,10 @@ def test_a_long_trace_is_replaced_like_a_short_one(tmp_path: Path) -> None:
     with (tmp_path / "t.json").open("wb") as file:
         file.write(b'{"traceEvents": [')
         file.truncate(MAX_BYTES + 1)
-    trace_path(tmp_path / "t.json", force=False)
+    trace_path(tmp_path / "t.json")
     (tmp_path / "t.json").write_text("{}")
     with pytest.raises(InputError, match="exists and is not a trace"):
-        trace_path(tmp_path / "t.json", force=False)
+        trace_path(tmp_path / "t.json")
 
 
 def test_a_prediction_takes_seconds_whatever_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,11 @@ def test_fewer_jobs_of_a_group_have_the_period_of_their_own() -> None:
     assert book.jobs[0].predicted.iteration_s == book.jobs[0].predicted.solo_s == 11.5
 
 
+def test_how_weights_travel_is_said_by_the_program() -> None:
+    book = runbook(planned(SCENARIO.replace("samples: 10, ", "samples: 10, sync: flat, ")))
+    assert [job.sync for job in book.jobs] == ["two-stage", "flat"]
+
+
 SPLIT = """\
 name: split
 pools:
