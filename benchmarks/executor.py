@@ -30,10 +30,10 @@ import yaml
 
 RL = "rollplan.executor.programs.rl"
 MEMORY = "3 GiB"
-TINY = {"prompts": 8, "samples_per_prompt": 8, "max_tokens": 64}
+TINY = {"samples_per_prompt": 8, "max_tokens": 64}
 JOBS: Mapping[str, Mapping[str, Any]] = {
-    "grpo": {**TINY, "repeat_rollout": 4, "repeat_train": 4},
-    "ppo": {**TINY, "algorithm": "ppo", "repeat_rollout": 4, "repeat_train": 4},
+    "grpo": {**TINY, "repeat_rollout": 12, "repeat_train": 12},
+    "ppo": {**TINY, "algorithm": "ppo", "repeat_rollout": 12, "repeat_train": 12},
 }
 """`repeat_*` computes the same again, so that phases take seconds and not what Ray takes to call a function."""
 TAIL = {**TINY, "median_tokens": 16, "tail": 1.2, "max_tokens": 256, "repeat_rollout": 2, "repeat_train": 3}

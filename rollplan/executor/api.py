@@ -134,8 +134,8 @@ class Worker(Protocol):
     """What a program's function knows of the process it runs in.
 
     rank, world: among the workers of its pool. gpus: numbers of the devices that are its own. settings: of the job's
-    program. seed: of the job. state: for whatever the program wants to find again. rendezvous: `host:port` where the ranks
-    of this pool may meet (`torch.distributed`), None if there is one rank.
+    program. samples: of every iteration. seed: of the job. state: for whatever the program wants to find again. rendezvous:
+    `host:port` where the ranks of this pool may meet (`torch.distributed`), None if there is one rank.
     """
 
     job: str
@@ -144,6 +144,7 @@ class Worker(Protocol):
     world: int
     gpus: tuple[int, ...]
     settings: Mapping[str, Setting]
+    samples: int
     seed: int
     state: dict[str, Any]
     rendezvous: str | None

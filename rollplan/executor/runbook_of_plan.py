@@ -213,6 +213,7 @@ class _Maker:
             train_memory_gib=train_memory_gib,
             migrate_at=program.migrate_at,
             migrate_to=min(program.migrate_to, len(rollout)),
+            sync=program.sync,
             hang_s=program.hang_s,
         )
 

@@ -102,7 +102,8 @@ def test_a_worker_ends_with_a_caller_that_is_killed(tmp_path: Path) -> None:
     """It would hold the GPU otherwise."""
     alive = tmp_path / "alive"
     program = f"from rollplan.profilers.worker import ask; ask('a_worker', {{'do': 'sleep', 'alive': {str(alive)!r}}})"
-    caller = subprocess.Popen([sys.executable, "-c", program])
+    # It cannot remove its temporary files.
+    caller = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "TMPDIR": str(tmp_path)})
     wait_for(lambda: alive.exists() and alive.read_text() != "")
     caller.send_signal(signal.SIGKILL)
     caller.wait()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 Policy = Literal["round-robin", "fifo"]
 Way = Literal["serial", "mini-batch", "dynamic-batch", "one-step", "async-batch", "async-streamed"]
+SyncPlan = Literal["two-stage", "flat"]
 Setting = str | int | float | bool
 
 
@@ -58,6 +59,7 @@ class JobRun:
     as in docs/modes.md; a job in a group is `serial`. chunks: of mini-batch. fill: samples that fill the trainer, for
     dynamic-batch and async-streamed. rollout_memory_gib, train_memory_gib: declared footprint per node, None: not limited.
     migrate_at: share of finished samples at which the rest is consolidated, None: never; migrate_to: instances that keep it.
+    sync: how new weights travel (docs/weight_sync.md).
     hang_s: seconds without progress after which a running phase counts as hung. restarts: how often in a row the job may be
     started again without finishing an iteration. group: the co-execution group or the split it belongs to.
     """
@@ -82,6 +84,7 @@ class JobRun:
     train_memory_gib: float | None = None
     migrate_at: float | None = None
     migrate_to: int = 1
+    sync: SyncPlan = "two-stage"
     hang_s: float = 300.0
     restarts: int = 3
 

@@ -7,8 +7,8 @@ runs 40 iterations of 64 samples and prints a line of JSON per iteration.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from rollplan.executor.api import Pool, RolloutTask, Sample, TrainTask
 from rollplan.executor.core.runbook import Setting
-from rollplan.executor.shell.program import load_program
+from rollplan.executor.shell.program import ProgramError, load_program
 
 
 @dataclass
@@ -26,6 +26,7 @@ class SoloWorker:
 
     pool: Pool
     settings: Mapping[str, Setting]
+    samples: int
     seed: int
     job: str = "solo"
     rank: int = 0
@@ -55,16 +56,16 @@ class Solo:
         gpus: tuple[int, ...] = (), folder: Path = Path(),
     ) -> None:  # fmt: skip
         self._program = load_program(module, folder)
-        self._samples, self._slots, self._chunks = samples, slots, chunks
-        self.rollout = SoloWorker("rollout", settings, seed, gpus=gpus)
-        self.train = SoloWorker("train", settings, seed, gpus=gpus)
+        self._slots, self._chunks = slots, chunks
+        self.rollout = SoloWorker("rollout", settings, samples, seed, gpus=gpus)
+        self.train = SoloWorker("train", settings, samples, seed, gpus=gpus)
         for worker in (self.rollout, self.train):
             if (init := self._program.function(worker.pool, "init")) is not None:
                 init(worker)
 
     def generate(self, iteration: int) -> tuple[Sample, ...]:
         """Return the samples of an iteration, in the order in which they finished."""
-        task = RolloutTask(iteration, iteration, tuple(range(self._samples)), self._slots)
+        task = RolloutTask(iteration, iteration, tuple(range(self.rollout.samples)), self._slots)
         function = self._program.functions["rollout", "rollout"]
         return tuple(function(self.rollout, task))
 
@@ -103,10 +104,19 @@ def setting(text: str) -> tuple[str, Setting]:
 
 def main() -> None:
     """Run what the command line says; `seed=`, `slots=` and `chunks=` are of the run, other settings of the program."""
-    module, iterations, samples, *given = sys.argv[1:]
-    settings = dict(map(setting, given))
+    parser = argparse.ArgumentParser(description="Run a program in this process, without Ray and without a plan.")
+    parser.add_argument("module", help="dotted name, or path of a .py file")
+    parser.add_argument("iterations", type=int)
+    parser.add_argument("samples", type=int, help="per iteration")
+    parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="seed, slots, chunks; all others are the program's")
+    given = parser.parse_args()
+    settings = dict(map(setting, given.settings))
     seed, slots, chunks = (int(settings.pop(name, default)) for name, default in (("seed", 0), ("slots", 256), ("chunks", 1)))
-    for values in Solo(module, int(samples), settings, seed, slots, chunks).run(int(iterations)):
+    try:
+        solo = Solo(given.module, given.samples, settings, seed, slots, chunks)
+    except (ProgramError, ValueError) as error:
+        parser.error(str(error))
+    for values in solo.run(given.iterations):
         print(json.dumps(values), flush=True)
 
 

@@ -22,6 +22,9 @@ from rollplan.executor.engines.task import LEAST_VOCABULARY, Task
 from rollplan.executor.engines.torch_engine import TorchEngine
 from rollplan.executor.engines.torch_trainer import Recipe, TorchTrainer
 from rollplan.executor.programs.rl_settings import RlSettings
+from rollplan.executor.sync.meeting import host_store, join_store
+
+_MEET_S = 300.0
 
 
 @phase(pool="rollout", kind="init")
@@ -39,7 +42,7 @@ def init_rollout(worker: Worker) -> None:
 def estimate(worker: Worker, iteration: int) -> list[float]:
     """Return the tokens of each sample: as drawn, or what its digit came to when this worker last saw it."""
     settings, task = RlSettings.of(worker.settings), _task(worker)
-    numbers = range(settings.prompts * settings.samples_per_prompt)
+    numbers = range(worker.samples)
     if settings.lengths == "drawn":
         return [float(task.limit(iteration, number)) for number in numbers]
     seen: Mapping[int, float] = worker.state["length"]
@@ -80,8 +83,7 @@ def init_train(worker: Worker) -> None:
     device, compute = device_of(worker.gpus), _compute(worker, settings)
     if worker.world > 1 and not torch.distributed.is_initialized():
         backend = "nccl" if device.type == "cuda" else "gloo"
-        meeting = f"tcp://{worker.rendezvous}"
-        torch.distributed.init_process_group(backend, init_method=meeting, rank=worker.rank, world_size=worker.world)
+        torch.distributed.init_process_group(backend, store=_store(worker), rank=worker.rank, world_size=worker.world)
     # AdamW loses small steps in bfloat16.
     kept = torch.float32 if compute == torch.bfloat16 else compute
     model = _model(worker, settings, kept)
@@ -105,6 +107,12 @@ def _begin(worker: Worker) -> RlSettings:
     if device_of(worker.gpus).type == "cpu":
         torch.use_deterministic_algorithms(True)
     return settings
+
+
+def _store(worker: Worker) -> Any:
+    """Return the store at which the ranks meet; one that torch opens itself listens on every network."""
+    assert worker.rendezvous is not None, "several ranks have one"
+    return host_store(worker.rendezvous, _MEET_S)[0] if worker.rank == 0 else join_store(worker.rendezvous, _MEET_S)
 
 
 def _task(worker: Worker) -> Task:

@@ -28,7 +28,6 @@ class RlSettings:
     layers: int = 2
     vocabulary: int = 16
     dtype: Literal["auto", "float64", "float32", "bfloat16"] = "auto"
-    prompts: int = 8
     samples_per_prompt: int = 8
     digits: int = 8
     prompt_tokens: int = 4

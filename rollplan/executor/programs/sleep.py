@@ -105,10 +105,10 @@ def init_train(worker: Worker) -> None:
 
 @phase(pool="rollout")
 def estimate(worker: Worker, iteration: int) -> list[float]:
-    """Return the very lengths, for as many samples as anybody could ask for."""
+    """Return the very lengths."""
     if not _of(worker.settings, "guesses"):
         return []
-    return [float(length(worker.settings, worker.seed, iteration, one)) for one in range(int(worker.settings["samples"]))]
+    return [float(length(worker.settings, worker.seed, iteration, one)) for one in range(worker.samples)]
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ def _of(settings: Mapping[str, Any], name: str) -> Any:
 
 
 def _allocate(worker: Worker) -> None:
-    if unknown := sorted(set(worker.settings) - set(_DEFAULTS) - {"samples"}):
+    if unknown := sorted(set(worker.settings) - set(_DEFAULTS)):
         raise ValueError(f"settings {', '.join(unknown)} are not known; use {', '.join(_DEFAULTS)}")
     memory = Memory(int(_of(worker.settings, "memory_mib")) * 2**20)
     memory.load()

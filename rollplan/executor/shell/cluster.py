@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import shutil
+import os
 import socket
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,14 @@ from typing import Any
 import ray
 
 from rollplan.executor.core.runbook import Runbook
+from rollplan.executor.shell import processes
+from rollplan.executor.shell.environment import for_ray
 from rollplan.executor.shell.placement import PREFIX, Machine, needed
 
 _ANSWER_S = 5.0
 _STORE_BYTES = 256 * 2**20
+_PACKAGE = Path(__file__).resolve().parents[2]
+_TOKEN = "RAY_AUTH_MODE"
 
 
 class ClusterError(Exception):
@@ -25,13 +27,12 @@ class ClusterError(Exception):
 
 
 class Cluster:
-    """A connection to Ray. local: started here, for this run alone; it ends with this process."""
+    """A connection to Ray. local: started here, for this run alone; it ends with this process. temp: folder for its files."""
 
-    def __init__(self, runbook: Runbook, folder: Path, address: str | None, temp: str | None) -> None:
+    def __init__(self, runbook: Runbook, address: str | None, temp: Path) -> None:
         self.local = address is None
-        self._temp: Path | None = None
         if address is None:
-            self._start(runbook, folder, temp)
+            self._start(runbook, temp)
         else:
             self._join(address)
 
@@ -46,18 +47,13 @@ class Cluster:
         return found
 
     def close(self) -> None:
-        """Leave Ray; if it was started here, nothing of it stays."""
+        """Leave Ray; if it was started here, it ends."""
         ray.shutdown()
-        if self._temp is not None:
-            shutil.rmtree(self._temp, ignore_errors=True)
 
-    def _start(self, runbook: Runbook, folder: Path, temp: str | None) -> None:
-        # Sockets lie there, and their paths must be short.
-        self._temp = Path(temp) if temp else Path(tempfile.gettempdir()) / f"rollplan-{_short(folder)}"
-        shutil.rmtree(self._temp, ignore_errors=True)
+    def _start(self, runbook: Runbook, temp: Path) -> None:
         pools = {f"{PREFIX}{pool}": number for pool, number in needed(runbook.resources).items()}
         # Without an address Ray joins whatever cluster was last started on this machine.
-        self._init(address="local", include_dashboard=False, resources=pools, _temp_dir=str(self._temp), object_store_memory=_STORE_BYTES)
+        self._init(address="local", include_dashboard=False, resources=pools, _temp_dir=str(temp), object_store_memory=_STORE_BYTES)
 
     def _join(self, address: str) -> None:
         """Ray itself ends the whole process where nobody listens, so that is found out before."""
@@ -67,7 +63,9 @@ class Cluster:
                 socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
             except (OSError, ValueError) as error:
                 raise self._fault(address, error) from error
-        self._init(address=address)
+        marks = {mark: os.environ[mark] for mark in (processes.MARK, processes.DRIVER_MARK)}
+        # Whoever started the nodes need not have this rollplan, nor know its marks.
+        self._init(address=address, runtime_env={"py_modules": [str(_PACKAGE)], "env_vars": {**for_ray(address), **marks}})
 
     def _init(self, **options: Any) -> None:
         try:
@@ -80,8 +78,5 @@ class Cluster:
         if self.local:
             return ClusterError(f"a local Ray cannot be started ({said}); free memory and disk, or use an existing cluster with --address")
         remedy = "start one with `ray start --head`, of which a node must run on this machine, give its `host:port`, or leave --address out"
-        return ClusterError(f"no Ray cluster answers at {address} ({said}); {remedy}")
-
-
-def _short(folder: Path) -> str:
-    return hashlib.sha256(str(folder).encode()).hexdigest()[:10]
+        token = "" if os.environ.get(_TOKEN) else f"; if it wants tokens, set {_TOKEN}=token"
+        return ClusterError(f"no Ray cluster answers at {address} ({said}){token}; {remedy}")

@@ -2,7 +2,8 @@
 
 It reads one JSON line from stdin, `{"runbook": Runbook.to_dict(), "folder": ..., "address": null, "interface": null, "temp":
 null}` (`finished`, iterations by job, is read from the folder unless it is given), later perhaps `{"stop": true}`; the end of
-stdin stops it, too. It writes JSON lines to stdout:
+stdin stops it, too. `temp` is a folder for the files of Ray and of engines, with a short path because sockets lie there; the driver
+removes it at the end (null: it makes one). It writes JSON lines to stdout:
 
     {"record": {...}} {"remark": {...}}     what was executed and what people should read: see `core.records`
     {"state": {...}}                        `Core.status()` and `memory`: bytes by resource and job
@@ -21,7 +22,9 @@ import asyncio
 import fcntl
 import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -61,11 +64,15 @@ def main() -> int:
     os.environ[processes.MARK] = str(folder)
     os.environ.update(for_ray(request.get("address")))
     processes.end(folder)
-    ends_the_rest = reaper.start()
-    reason = _run({**request, "folder": str(folder)}, say)
+    temp = Path(request.get("temp") or tempfile.mkdtemp(prefix="rollplan-"))
+    # What is killed cannot remove its files.
+    os.environ["TMPDIR"] = str(temp)
+    ends_the_rest = reaper.start(temp)
+    reason = _run({**request, "folder": str(folder), "temp": str(temp)}, say)
     # What is left now is the reaper, and whatever Ray left.
     processes.end(folder)
     ends_the_rest.wait()
+    shutil.rmtree(temp, ignore_errors=True)
     if reason is None:
         return _REFUSED
     say({"done": {"reason": reason}})

@@ -21,7 +21,7 @@ from rollplan.executor.shell import memory
 from rollplan.executor.shell.carrier import Carrier
 from rollplan.executor.shell.processes import this_system
 from rollplan.executor.shell.program import Program, ProgramError, load_program, where_it_failed
-from rollplan.executor.shell.seat import Seat, address_of, free_ports, print_to, see_only
+from rollplan.executor.shell.seat import Seat, free_port, print_to, see_only, stay_on
 
 
 class Host:
@@ -41,6 +41,7 @@ class Host:
         self._ticket = self._stopped = -1
         print_to(Path(seat.log))
         see_only(seat.gpus)
+        self._here = stay_on(seat.address, seat.interface)
 
     def keep(self, resident: Resident) -> None:
         """See `api.Worker.keep`."""
@@ -81,11 +82,9 @@ class Host:
         """Let the rollout of this ticket stop, begun or not."""
         self._stopped = ticket
 
-    def meeting_places(self, address: str, interface: str | None, number: int) -> list[str]:
-        """Return `host:port` places where processes may meet, on this node's address or an interface of it."""
-        with self._told("cannot be reached"):
-            here = address if interface is None else address_of(interface)
-            return [f"{here}:{port}" for port in free_ports(here, number)]
+    def meeting_place(self) -> str:
+        """Return `host:port` where others may meet this process."""
+        return f"{self._here}:{free_port(self._here)}"
 
     def begin(self, rendezvous: str | None, restore: str | None, version: int) -> dict[str, Any]:
         """Load the program, make its state or restore it, and off-load it; the weights are now `version`.

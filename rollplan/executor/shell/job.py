@@ -130,7 +130,7 @@ class JobProcesses:
         if iteration and not self.saved.of(iteration).is_dir():
             raise LostError(self.run.train, f"the state after {iteration} iterations is not in {self.saved.folder}")
         self._samples.clear()
-        self._members = members_of(self.run, self.around.spots(), self.around.program_folder, self.around.run_folder)
+        self._members = members_of(self.run, self.around.spots(), self.around.program_folder, self.around.run_folder, self.around.interface)
         for member in self._members:
             self._do(self._hold(member))
         await asyncio.gather(*(self._introduce(one) for one in self._members))
@@ -163,7 +163,7 @@ class JobProcesses:
         return bool(answer["weights"])
 
     async def _meeting_place(self, members: Sequence[Member]) -> str | None:
-        return await members[0].meeting_place(self.around.interface) if len(members) > 1 else None
+        return await members[0].meeting_place() if len(members) > 1 else None
 
     async def _connect(self, travels: Sequence[bool], version: int) -> None:
         for member, can in zip(self._members, travels, strict=True):
@@ -173,8 +173,8 @@ class JobProcesses:
         common = {
             "train_ranks": len(self._ranks),
             "rollout_ranks": len(self._rollouts),
-            "store": await self._ranks[0].meeting_place(self.around.interface),
-            "plan": str(self.run.settings.get("sync", "two-stage")),
+            "store": await self._ranks[0].meeting_place(),
+            "plan": self.run.sync,
             "interface": self.around.interface,
             "timeout_s": self.run.hang_s,
         }

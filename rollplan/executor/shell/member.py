@@ -63,7 +63,8 @@ class Member:
         if isinstance(error, RayTaskError):
             return LostError(self.resource, str(error.cause))
         if isinstance(error, RayActorError):
-            return LostError(self.resource, "its process died")
+            failed = f"its process could not be made: {str(error).strip().splitlines()[-1]}"
+            return LostError(self.resource, failed if error.actor_init_failed else "its process died")
         return LostError(self.resource, " ".join(str(error).split())[:300])
 
     async def introduce(self) -> int:
@@ -73,10 +74,9 @@ class Member:
             self.pid = pid
         return int(pid)
 
-    async def meeting_place(self, interface: str | None) -> str:
+    async def meeting_place(self) -> str:
         """Return `host:port` where others can meet this process."""
-        places = await self.call("meeting_places", self.spot.machine.address, interface, 1, group="control")
-        return str(places[0])
+        return str(await self.call("meeting_place", group="control"))
 
     def kill(self) -> None:
         """Kill it at once and wait for nothing."""
@@ -99,7 +99,9 @@ class Member:
             processes.kill(self.pid)
 
 
-def members_of(run: JobRun, spots: Mapping[str, tuple[Spot, ...]], program_folder: str, run_folder: Path) -> list[Member]:
+def members_of(
+    run: JobRun, spots: Mapping[str, tuple[Spot, ...]], program_folder: str, run_folder: Path, interface: str | None
+) -> list[Member]:
     """Start all processes of a job where its resources lie: one per rollout resource in order, then the training ranks."""
     places: list[tuple[Pool, str, int, int, int, Spot]] = [
         ("rollout", name, rank, len(run.rollout), 0, spots[name][0]) for rank, name in enumerate(run.rollout)
@@ -121,6 +123,8 @@ def members_of(run: JobRun, spots: Mapping[str, tuple[Spot, ...]], program_folde
             seed=run.seed,
             module=run.module,
             folder=program_folder,
+            address=spot.machine.address,
+            interface=interface,
             log=str(run_folder / "logs" / f"{name}.log"),
         )
         there = NodeAffinitySchedulingStrategy(spot.machine.node, soft=False)

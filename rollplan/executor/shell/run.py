@@ -43,7 +43,7 @@ class Run:
         if finished is None:
             finished = {job.name: SavedStates(self.folder, job.name).finished() for job in self.runbook.jobs}
         self.core = Core(self.runbook, finished)
-        self.cluster = Cluster(self.runbook, self.folder, request.get("address"), request.get("temp"))
+        self.cluster = Cluster(self.runbook, request.get("address"), Path(request["temp"]))
         self.spots: dict[str, tuple[Spot, ...]] = place(self.runbook.resources, self.cluster.machines())
         self.lost: set[str] = set()
         self.stop_asked = False

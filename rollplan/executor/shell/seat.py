@@ -8,6 +8,7 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +21,10 @@ _GET_ADDRESS = 0x8915
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One process of a job. See `api.Worker` for the first seven fields.
+    """One process of a job. See `api.Worker` for the first eight fields.
 
-    module, folder: of the program, see `program.load_program`. log: file that takes whatever the process prints.
+    module, folder: of the program, see `program.load_program`. address: of its node. interface: network for weights and
+    meetings, None: the one with that address. log: file that takes whatever the process prints.
     """
 
     job: str
@@ -31,9 +33,12 @@ class Seat:
     world: int
     gpus: tuple[int, ...]
     settings: Mapping[str, Setting]
+    samples: int
     seed: int
     module: str
     folder: str
+    address: str
+    interface: str | None
     log: str
 
 
@@ -56,6 +61,26 @@ def see_only(gpus: tuple[int, ...]) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
 
 
+def stay_on(address: str, interface: str | None) -> str:
+    """Let gloo and NCCL use one network alone, unless the environment names one; return this process's address there.
+
+    Without that gloo takes the network that this machine's name leads to.
+    """
+    name = interface or _interface_of(address)
+    if name is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")
+    return address if interface is None else address_of(interface)
+
+
+def _interface_of(address: str) -> str | None:
+    for _, name in socket.if_nameindex():
+        with suppress(ValueError):
+            if address_of(name) == address:
+                return name
+    return None
+
+
 def address_of(interface: str) -> str:
     """Return the IPv4 address of a network interface; `ValueError` if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -66,11 +91,7 @@ def address_of(interface: str) -> str:
     return socket.inet_ntoa(answer[20:24])
 
 
-def free_ports(address: str, number: int) -> list[int]:
-    """Return different free TCP ports of an address of this machine."""
-    sockets = [socket.create_server((address, 0)) for _ in range(number)]
-    try:
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+def free_port(address: str) -> int:
+    """Return a free TCP port of an address of this machine."""
+    with socket.create_server((address, 0)) as taken:
+        return int(taken.getsockname()[1])

@@ -13,6 +13,8 @@ from rollplan.executor.core.runbook import Setting
 from rollplan.executor.engines.solo import Solo
 
 PROGRAM = "rollplan.executor.programs.rl"
+SAMPLES = 72
+"""Of the divided iteration: nine prompts."""
 SHORT: dict[str, Setting] = {"median_tokens": 8, "max_tokens": 32, "lr": 0.005}
 
 
@@ -46,27 +48,27 @@ def same() -> dict[str, Any]:
 
 def divided() -> dict[str, Any]:
     """One iteration by one worker, and by two of which the first is interrupted and the second goes on with newer weights."""
-    whole, one, two = (Solo(PROGRAM, 64, SHORT) for _ in range(3))
+    whole, one, two = (Solo(PROGRAM, SAMPLES, SHORT) for _ in range(3))
     expected = {made.number: made for made in whole.generate(0)}
     rollout: Callable[..., Any] = whole._program.functions["rollout", "rollout"]
     estimate: Callable[..., Any] = whole._program.functions["rollout", "estimate"]
     steps = iter([False] * 6 + [True] * 100)
     one.rollout.interrupted = lambda: next(steps)  # type: ignore[method-assign]
-    first = list(rollout(one.rollout, RolloutTask(0, 0, tuple(range(64)), 40)))
+    first = list(rollout(one.rollout, RolloutTask(0, 0, tuple(range(SAMPLES)), 40)))
     done = {made.number: made for made in first if made.finished}
     left = tuple(made for made in first if not made.finished)
     task = RolloutTask(0, 1, tuple(made.number for made in left), 40, left)
     second = {made.number: made for made in rollout(two.rollout, task)}
     same = {number: asdict(replace(made, log_probs=(), version=0)) for number, made in (done | second).items()}
     return {
-        "once": len(first) == 64 and done.keys().isdisjoint(second) and len(done) + len(second) == 64,
+        "once": len(first) == SAMPLES and done.keys().isdisjoint(second) and len(done) + len(second) == SAMPLES,
         "begun": sum(bool(made.tokens) for made in left),
         "fresh": sum(not made.tokens for made in left),
         "done": len(done),
         "same": same == {number: asdict(replace(made, log_probs=())) for number, made in expected.items()},
         "rewards": [made.reward for made in left],
         "versions": all(second[made.number].version == (0 if made.tokens else 1) for made in left),
-        "estimates": estimate(whole.rollout, 0) == [float(len(expected[number].tokens)) for number in range(64)],
+        "estimates": estimate(whole.rollout, 0) == [float(len(expected[number].tokens)) for number in range(SAMPLES)],
     }
 
 

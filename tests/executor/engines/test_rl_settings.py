@@ -17,18 +17,18 @@ PAGE = Path(__file__).parents[3] / "docs" / "programs.md"
 def test_settings_that_are_absent_have_their_defaults() -> None:
     """And whole numbers may stand for others, as YAML writes them."""
     assert RlSettings.of({}) == RlSettings()
-    assert RlSettings.of({"lr": 1, "prompts": 4}) == RlSettings(lr=1, prompts=4)
+    assert RlSettings.of({"lr": 1, "digits": 4}) == RlSettings(lr=1, digits=4)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"promts": 4}, "setting promts is unknown to the program rl; did you mean prompts?"),
+        ({"digts": 4}, "setting digts is unknown to the program rl; did you mean digits?"),
         ({"zzz": 4}, "setting zzz is unknown to the program rl; known are algorithm, engine, "),
-        ({"prompts": 2.5}, "setting prompts must be a whole number, got 2.5"),
-        ({"prompts": True}, "setting prompts must be a whole number, got True"),
+        ({"layers": 2.5}, "setting layers must be a whole number, got 2.5"),
+        ({"layers": True}, "setting layers must be a whole number, got True"),
         ({"lr": "fast"}, "setting lr must be a number, got 'fast'"),
-        ({"prompts": 0}, "setting prompts must be at least 1, got 0"),
+        ({"layers": 0}, "setting layers must be at least 1, got 0"),
         ({"lr": -1.0}, "setting lr must be at least 0, got -1.0"),
         ({"lr": float("nan")}, "setting lr must be at least 0, got nan"),
         ({"digits": 11}, "setting digits must be from 1 to 10, got 11"),

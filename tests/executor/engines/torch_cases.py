@@ -301,9 +301,9 @@ def memory(_: Path) -> dict[str, Any]:
 
 def ranks(folder: Path) -> dict[str, Any]:
     """The same three iterations on one rank and on two, with a restart of both."""
-    from rollplan.executor.shell.seat import free_ports
+    from rollplan.executor.shell.seat import free_port
 
-    port = free_ports("127.0.0.1", 1)[0]
+    port = free_port("127.0.0.1")
     children = [
         subprocess.Popen(
             [sys.executable, __file__, "rank", folder, str(rank), str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from rollplan.executor.shell import host as module
 from rollplan.executor.shell import memory, processes
 from rollplan.executor.shell.host import Host
 from rollplan.executor.shell.program import ProgramError
-from rollplan.executor.shell.seat import Seat, address_of, free_ports
+from rollplan.executor.shell.seat import Seat, address_of, stay_on
 
 PROGRAM = """
 from rollplan.executor.api import Sample, phase
@@ -59,11 +60,12 @@ def train(worker, task):
 def _same_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "print_to", lambda log: None)
     monkeypatch.setattr(module, "see_only", lambda gpus: None)
+    monkeypatch.setattr(module, "stay_on", lambda address, interface: address)
 
 
 def begun(folder: Path, pool: Pool, restore: Path | None = None, version: int = 0, **settings: Any) -> Host:
     (folder / "given.py").write_text(PROGRAM, encoding="utf-8")
-    host = Host(Seat("a", pool, 0, 1, (), settings, 4, 1, "given.py", str(folder), "unused"))
+    host = Host(Seat("a", pool, 0, 1, (), settings, 4, 1, "given.py", str(folder), "127.0.0.1", None, "unused"))
     host.begin(None, None if restore is None else str(restore), version)
     return host
 
@@ -222,8 +224,14 @@ def test_an_interface_without_an_address_is_refused() -> None:
     assert address_of("lo") == "127.0.0.1"
     with pytest.raises(ValueError, match="network interface nonesuch has no IPv4 address"):
         address_of("nonesuch")
-    ports = free_ports("127.0.0.1", 3)
-    assert len(set(ports)) == 3
+
+
+def test_a_process_stays_on_the_network_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that make process groups get it by the variables of gloo and NCCL; what a user set stays."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "mine")
+    monkeypatch.delenv("NCCL_SOCKET_IFNAME", raising=False)
+    assert stay_on("127.0.0.1", None) == stay_on("10.0.0.1", "lo") == "127.0.0.1"
+    assert (os.environ["GLOO_SOCKET_IFNAME"], os.environ["NCCL_SOCKET_IFNAME"]) == ("mine", "=lo")
 
 
 def test_a_program_that_keeps_two_states_is_refused(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_fifty_kills_lose_nothing_double_nothing_and_leave_nothing(tmp_path: Pat
         with Driven(book(*jobs(10_000)), tmp_path) as run:
             killer.until_the_driver_dies(run)
             if killer.left:
-                _nothing_stays(tmp_path)
+                _nothing_stays(tmp_path, Path(run.temp.name))
     finished = [SavedStates(tmp_path, job).finished() for job in "ab"]
     last = max(finished) + 2
     with Driven(book(*jobs(last)), tmp_path) as run:
@@ -110,9 +110,10 @@ def test_fifty_kills_lose_nothing_double_nothing_and_leave_nothing(tmp_path: Pat
     print(f"{dict(killer.did)}, {finished} iterations meanwhile, {monotonic() - begun:.0f} s")
 
 
-def _nothing_stays(folder: Path) -> None:
-    """Even before anybody cleans up after a dead driver, its processes end by themselves."""
+def _nothing_stays(folder: Path, temp: Path) -> None:
+    """Even before anybody cleans up after a dead driver, its processes end by themselves, and their files go."""
     until = monotonic() + LATER_S
     while (left := processes.of_run(folder)) and monotonic() < until:
         sleep(0.05)
     assert not left, [processes.program(pid) for pid in left]
+    assert not temp.exists(), [*temp.rglob("*")][:9]

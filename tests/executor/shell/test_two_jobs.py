@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,8 +18,8 @@ CHECKOUT = Path(__file__).parents[3]
 
 ITERATIONS = 4
 ROLLOUT_S, TRAIN_S = 0.5, 0.4
-OVERHEAD_S = 0.15
-"""What a phase may start late, on a machine that others use, too; without others it is a hundredth of a second."""
+CLOCK_S = 0.02
+"""Of the readings of two processes, and of `sleep`."""
 
 pytestmark = [
     pytest.mark.vllm,
@@ -69,30 +70,42 @@ def test_the_run_ends_well_and_every_iteration_was_done_once(run: Driven) -> Non
         assert state["trained"] == list(range(ITERATIONS))
 
 
-def test_no_process_and_no_state_of_ray_is_left(run: Driven) -> None:
+def test_no_process_and_no_temporary_file_is_left(run: Driven) -> None:
     assert len(run.pids) > 5
     assert run.left == []
-    assert list(Path(run.temp.name).glob("session_*")) == []
+    assert not Path(run.temp.name).exists()
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+"""127.0.0.1 in the kernel's tables, as itself or mapped into IPv6."""
 
 
 def test_everything_listens_on_the_loopback_alone(run: Driven) -> None:
-    """127.0.0.1 in the kernel's tables, as itself or mapped into IPv6; all of Ray's servers are there."""
-    allowed = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    """All of Ray's servers are there."""
     assert len(run.listening) >= 6
-    assert set(run.listening) <= allowed
+    assert set(run.listening) <= LOOPBACK
+
+
+def test_ranks_that_train_together_listen_on_the_loopback_alone(tmp_path: Path) -> None:
+    """The store at which they meet would listen on every network if torch opened it."""
+    usual = sleeper("a", iterations=1000, samples=16, train_ranks=2)
+    with Driven(book(replace(usual, module="rollplan.executor.programs.rl", settings={"layers": 1})), tmp_path) as driven:
+        driven.wait_for(lambda: driven.events("TrainEnded"), 120)
+        assert set(_listening(tmp_path)) <= LOOPBACK
 
 
 def test_the_timetable_is_the_round_robin_of_the_plan(run: Driven) -> None:
-    """Rollouts are the bottleneck: they follow each other a, b, a, b without a gap, every training right after its rollout."""
+    """Rollouts follow each other a, b, a, b, each is trained after it, and nothing takes less than it must.
+
+    How late phases are depends on what else the machine does; `benchmarks/executor.py` measures it.
+    """
     rollouts = sorted(run.records("rollout"), key=lambda one: one["start_s"])
     assert [one["job"] for one in rollouts] == ["a", "b"] * ITERATIONS
-    zero = rollouts[0]["start_s"]
     for turn, one in enumerate(rollouts):
-        planned_s = zero + turn * ROLLOUT_S
-        assert planned_s - 0.02 <= one["start_s"] <= planned_s + (turn + 1) * OVERHEAD_S
+        assert one["start_s"] >= rollouts[0]["start_s"] + turn * ROLLOUT_S - CLOCK_S
         trained = next(two for two in run.records("train", one["job"]) if two["iteration"] == one["iteration"])
-        assert one["end_s"] <= trained["start_s"] <= one["end_s"] + OVERHEAD_S
-        assert trained["end_s"] - trained["start_s"] == pytest.approx(TRAIN_S, abs=OVERHEAD_S)
+        assert trained["start_s"] >= one["start_s"] + ROLLOUT_S - CLOCK_S
+        assert trained["end_s"] - trained["start_s"] >= TRAIN_S - CLOCK_S
 
 
 def test_no_two_phases_overlap_on_a_resource(run: Driven) -> None:

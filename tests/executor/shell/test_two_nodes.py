@@ -16,11 +16,9 @@ import pytest
 from rollplan.executor.shell import processes
 from rollplan.executor.shell.environment import for_ray
 from rollplan.executor.shell.saved import SavedStates
-from rollplan.executor.shell.seat import free_ports
+from rollplan.executor.shell.seat import free_port
 from rollplan.models.process import kill_group
 from tests.executor.shell.sleepers import PYTHON, Driven, book, sleeper
-
-CHECKOUT = Path(__file__).parents[3]
 
 pytestmark = [
     pytest.mark.vllm,
@@ -51,7 +49,7 @@ class Raylets:
     def __enter__(self) -> Raylets:
         assert PYTHON is not None
         Path(self.temp.name, "ray").mkdir()
-        added = {processes.MARK: str(self.folder), "RAY_TMPDIR": self.temp.name, "PYTHONPATH": str(CHECKOUT), **for_ray("localhost:0")}
+        added = {processes.MARK: str(self.folder), "RAY_TMPDIR": self.temp.name, **for_ray("localhost:0")}
         self.process = subprocess.Popen(
             [PYTHON, str(Path(__file__).with_name("raylets.py")), ROLL, TRAIN],
             env={**os.environ, **added},
@@ -141,7 +139,7 @@ def test_jobs_wait_for_a_lost_node_and_go_on_when_it_is_back(cluster: Raylets, t
 
 
 def test_an_address_at_which_nobody_answers_is_refused_in_words(tmp_path: Path) -> None:
-    port = free_ports("127.0.0.1", 1)[0]
+    port = free_port("127.0.0.1")
     begun = monotonic()
     with Driven(book(sleeper("a")), tmp_path, f"127.0.0.1:{port}") as run:
         assert run.end(90) == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rollplan.executor.core.runbook import SyncPlan
 from rollplan.executor.shell.saved import SavedStates
 from tests.executor.shell.sleepers import PYTHON, SAMPLES, Driven, book, sleeper
 
@@ -70,11 +71,15 @@ def train(worker, task):
 '''
 
 
-def test_every_sample_is_made_by_the_weights_it_names(tmp_path: Path) -> None:
-    """Two ranks send, two nodes receive; the third iteration fails once, and the restored weights reach the new workers."""
+@pytest.mark.parametrize(("sync", "copies"), [("two-stage", 0.5), ("flat", 1.0)])
+def test_every_sample_is_made_by_the_weights_it_names(tmp_path: Path, sync: SyncPlan, copies: float) -> None:
+    """Two ranks send, two nodes receive; the third iteration fails once, and the restored weights reach the new workers.
+
+    copies: of the 4000 bytes of the weights, how many each rank sends.
+    """
     (tmp_path / "follows.py").write_text(PROGRAM, encoding="utf-8")
     nodes = ("rollout-0", "rollout-1")
-    usual = sleeper("a", nodes, iterations=5, train_ranks=2)
+    usual = sleeper("a", nodes, iterations=5, train_ranks=2, sync=sync)
     job = replace(usual, module=str(tmp_path / "follows.py"), settings={"once": str(tmp_path / "once")})
     with Driven(book(job), tmp_path / "run") as run:
         assert run.end() == 0, run.all("remark")
@@ -82,7 +87,7 @@ def test_every_sample_is_made_by_the_weights_it_names(tmp_path: Path) -> None:
         # The failed attempt has records of its own rank alone.
         versions = {one["iteration"]: one["values"]["version"] for one in run.records("train") if one["worker"] == 0}
         assert versions == {iteration: float(iteration) for iteration in range(5)}
-        assert len(run.records("sync")) == 4
+        assert [one["values"]["bytes"] for one in run.records("sync")] == [copies * 4000] * 4
         assert len(run.events("SamplesDone")) >= 5 * SAMPLES
         states = SavedStates(run.folder, "a")
         assert json.loads((states.of(5) / "weight.json").read_text()) == 105.0
