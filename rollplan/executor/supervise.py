@@ -23,8 +23,8 @@ from typing import Any, Protocol
 
 from rollplan.executor.core.records import Held, Record, Remark
 from rollplan.executor.core.runbook import Runbook
-from rollplan.executor.leftovers import MARKER, end_leftovers
 from rollplan.executor.run_folder import RunFolder
+from rollplan.executor.shell import processes
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.process import kill_group, python_path
 
@@ -130,13 +130,13 @@ class _Supervisor:
                 return self._listen(process, lines, temp)
             finally:
                 kill_group(process)
-                end_leftovers(self.folder.path)
+                processes.end(self.folder.path)
                 _close(process, reader)
         finally:
             rmtree(temp, ignore_errors=True)
 
     def _start(self, log: int) -> subprocess.Popen[str]:
-        added = {"PYTHONPATH": python_path(self.folder.path / "code"), MARKER: str(self.folder.path)}
+        added = {"PYTHONPATH": python_path(self.folder.path / "code"), processes.MARK: str(self.folder.path)}
         try:
             return subprocess.Popen(
                 [self.launch.python, "-m", DRIVER],

@@ -11,7 +11,7 @@ import torch
 from rollplan.executor.api import Sample
 
 
-class Policy(torch.nn.Module):  # type: ignore[misc]
+class Policy(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
     """A model of transformers; with `critic`, a linear layer on its last hidden states that begins at 0."""
 
     def __init__(self, model: Any, critic: bool) -> None:

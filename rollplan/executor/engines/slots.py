@@ -31,7 +31,7 @@ class SlotCache:
         return torch.zeros(hidden.shape, dtype=self._dtype, device=self._device).masked_fill_(hidden, torch.finfo(self._dtype).min)
 
 
-class _Rows(CacheLayerMixin):  # type: ignore[misc]
+class _Rows(CacheLayerMixin):  # type: ignore[misc]  # transformers is not typed here
     """Keys and values (rows, heads, columns, width) of one layer."""
 
     def __init__(self, rows: int) -> None:

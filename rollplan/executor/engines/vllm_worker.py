@@ -25,7 +25,7 @@ COUNTER = "rollplan_counter"
 _Row = tuple[tuple[int, int, int, int], list[int]]
 
 
-class CountedSampling(LogitsProcessor):  # type: ignore[misc]
+class CountedSampling(LogitsProcessor):  # type: ignore[misc]  # vLLM is not typed here
     """Draws the tokens of requests that carry a counter with `sampling.draw`, and makes each the most probable of its row.
 
     Greedy sampling then takes it. vLLM's own generators belong to a request of one engine and cannot be carried to another.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rollplan.executor.leftovers import leftovers
+from rollplan.executor.shell.processes import of_run
 from rollplan.models.scenario import Scenario
 from rollplan.planner.compose import plan
 
@@ -75,7 +75,7 @@ def test_a_run_with_ray_earns_the_same_rewards(rewards: list[float], tmp_path: P
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert list(leftovers(tmp_path / "plan.run")) == []
+    assert of_run(tmp_path / "plan.run") == []
     records = [json.loads(line) for line in (tmp_path / "plan.run" / "records.jsonl").read_text().splitlines()]
     earned = {one["iteration"]: one["values"]["reward"] for one in records if "reward" in one["values"]}
     assert [earned[iteration] for iteration in range(ITERATIONS)] == pytest.approx(rewards, abs=1e-9)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rollplan.executor.leftovers import leftovers
+from rollplan.executor.shell.processes import of_run
 from rollplan.models.profile.file import Profile
 from rollplan.models.scenario import Scenario
 from rollplan.planner.compose import plan
@@ -92,18 +92,18 @@ def test_a_plan_is_executed_stopped_and_gone_on_with(folder: Path) -> None:
         first.send_signal(signal.SIGINT)
         out, err = first.communicate(timeout=60)
     assert first.returncode == 130, err
-    assert list(leftovers(home)) == []
+    assert of_run(home) == []
     stopped = int(re.search(r"^a +([0-9]+) of 200", out, re.MULTILINE)[1])  # type: ignore[index]
     assert 3 <= stopped < 200
 
     with begin(folder, "--resume", "--iterations", str(stopped + 6), "--json") as second:
         until(second, f"a   {stopped + 2} of")
-        driver = next(pid for pid in leftovers(home) if b"shell.driver" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        driver = next(pid for pid in of_run(home) if b"shell.driver" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(driver, signal.SIGKILL)
         out, err = second.communicate(timeout=120)
     assert second.returncode == 0, err
     assert "the driver ended (signal 9)" in err
-    assert list(leftovers(home)) == []
+    assert of_run(home) == []
     data = json.loads(out)
     for job in data["jobs"]:
         assert (job["finished"], job["failed"]) == (stopped + 6, None)

@@ -22,8 +22,8 @@ from rollplan.cli import run as run_module
 from rollplan.cli.arguments import trace_path
 from rollplan.cli.run_watch import Table, run_table
 from rollplan.executor.core.records import Remark
-from rollplan.executor.leftovers import leftovers
 from rollplan.executor.runbook_of_plan import runbook
+from rollplan.executor.shell.processes import of_run
 from rollplan.models.errors import InputError
 from rollplan.models.files import MAX_BYTES
 from rollplan.models.plan import Plan
@@ -209,7 +209,7 @@ def test_ctrl_c_ends_the_run_and_leaves_no_process(folder: Path, fake_python: st
     assert process.returncode == 130, err
     assert ("NOT done (stopped)" in out) == (len(signals) == 1)
     assert "--resume" in err
-    assert list(leftovers(folder / "plan.run")) == []
+    assert of_run(folder / "plan.run") == []
 
 
 def drawn(table: object) -> str:

@@ -13,8 +13,8 @@ import pytest
 
 from rollplan.executor import supervise as module
 from rollplan.executor.core.records import Record, Remark
-from rollplan.executor.leftovers import MARKER, end_leftovers, leftovers
 from rollplan.executor.run_folder import RunFolder
+from rollplan.executor.shell.processes import MARK, end, of_run
 from rollplan.executor.supervise import Ended, Launch, check_python, supervise
 from rollplan.models.errors import InputError
 
@@ -59,7 +59,7 @@ def run(tmp_path: Path, fake_python: str) -> Iterator[Callable[..., Ended]]:
             return supervise(Launch(a_runbook(*jobs), fake_python), folder, watcher, watcher.asked)
 
     yield call
-    assert list(leftovers(path)) == []
+    assert of_run(path) == []
 
 
 def trained(ended: Ended, job: str = "a") -> list[int]:
@@ -156,7 +156,7 @@ def test_an_interpreter_without_ray_is_refused_with_the_way_to_get_it(tmp_path: 
 def test_a_folder_of_any_name_has_its_leftovers_found(tmp_path: Path) -> None:
     """Names of files are bytes, not all of which are text."""
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
-    with subprocess.Popen(["sleep", "60"], env={**os.environ, MARKER: str(folder)}) as process:
-        assert list(leftovers(folder)) == [process.pid]
-        end_leftovers(folder)
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: str(folder)}) as process:
+        assert of_run(folder) == [process.pid]
+        end(folder)
     assert process.returncode == -signal.SIGKILL
