@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
+PYJOBSHOP := .venv-pyjobshop
+JOB_SHOP_LIB := .venv-job-shop-lib
 BIN := $(VENV)/bin
 
-.PHONY: plan run test test-vllm lint bench clean
+.PHONY: plan run test test-vllm lint bench bench-peers clean
 
 plan: $(VENV)/core.stamp  ## plan an example and check the plan
 	$(BIN)/rollplan plan examples/production_ten/paper_prices.yaml -o plan.json
@@ -33,6 +35,11 @@ bench: $(VENV)/core.stamp  ## side by side with the baselines
 	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/dispatch.py
 	$(BIN)/python benchmarks/reality.py
+	$(BIN)/python benchmarks/multi_rate.py
+
+bench-peers: $(VENV)/dev.stamp $(PYJOBSHOP)/stamp $(JOB_SHOP_LIB)/stamp  ## side by side with other tools, in environments of their own
+	$(BIN)/python benchmarks/fleet.py
+	$(BIN)/python benchmarks/job_shop.py --peer $(PYJOBSHOP)/bin/python --peer $(JOB_SHOP_LIB)/bin/python
 
 $(VENV)/core.stamp: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rollplan needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
@@ -51,5 +58,16 @@ $(VLLM)/stamp:
 	$(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
+# Peers pin other versions of OR-Tools.
+$(PYJOBSHOP)/stamp: benchmarks/peers/pyjobshop.txt
+	$(PYTHON) -m venv $(PYJOBSHOP)
+	$(PYJOBSHOP)/bin/pip install --quiet --requirement $<
+	@touch $@
+
+$(JOB_SHOP_LIB)/stamp: benchmarks/peers/job_shop_lib.txt
+	$(PYTHON) -m venv $(JOB_SHOP_LIB)
+	$(JOB_SHOP_LIB)/bin/pip install --quiet --requirement $<
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VLLM) plan.json two_jobs.json two_jobs.run trace.json measured.json
+	rm -rf $(VENV) $(VLLM) $(PYJOBSHOP) $(JOB_SHOP_LIB) plan.json two_jobs.json two_jobs.run trace.json measured.json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -35,13 +36,27 @@ def test_the_colocation_benchmark_prints_one_row_for_each_problem() -> None:
     ("name", "options", "rows"),
     [
         ("split.py", ("--gpus", "8", "--table", "40", "--repeats", "1"), 2),
-        ("dispatch.py", ("--requests", "40", "--instances", "2"), 8),
+        ("dispatch.py", ("--requests", "40", "--instances", "2"), 9),
         ("generation.py", ("--samples", "64", "--instances", "4", "--repeats", "1", "--monte-carlo", "2", "--many", "100"), 12),
     ],
 )
 def test_the_benchmarks_of_one_job_print_a_row_for_each_case(name: str, options: tuple[str, ...], rows: int) -> None:
     """They end with an error where ours and the plain loop disagree."""
     assert len(run(name, *options)[2:]) == rows
+
+
+def test_the_pcmax_benchmark_prints_a_row_for_each_family_and_believes_no_bound(tmp_path: Path) -> None:
+    """A bound above the published optimum ends it; the instances themselves are not in the repository."""
+    graham = {"name": "graham", "family": "tight", "m": 3, "jobs": [5, 5, 4, 4, 3, 3, 3], "opt": 9}
+    instances = tmp_path / "instances.jsonl"
+    instances.write_text("\n".join(json.dumps(each) for each in (graham, graham | {"family": "other"})))
+    rows = [line.split() for line in run("pcmax.py", "--instances", str(instances))[3:]]
+    assert [row[:6] for row in rows] == [
+        [name, count, "|", "1.2222", "1.2222", "|"] for name, count in (("other", "1"), ("tight", "1"), ("all", "2"))
+    ]
+    instances.write_text(json.dumps(graham | {"opt": 8}))
+    with pytest.raises(subprocess.CalledProcessError):
+        run("pcmax.py", "--instances", str(instances))
 
 
 @pytest.mark.slow

@@ -19,13 +19,14 @@ def command(
 
     from rollplan.cli.output import tell
     from rollplan.models.plan import Plan
-    from rollplan.planner.explain import binding_text, explain_job
+    from rollplan.planner.explain import binding_text, explain_job, proof_texts
 
     made = Plan.load(plan)
     reason = None if job is None else explain_job(made, job)
     if as_json:
         groups = {group.name: binding_text(group) for group in made.groups}
-        tell(json.dumps(asdict(reason) if reason else {"groups": groups}, sort_keys=True, indent=1))
+        shown = asdict(reason) if reason else {"groups": groups, "proofs": proof_texts(made)}
+        tell(json.dumps(shown, sort_keys=True, indent=1))
         return
     from rollplan.cli.screen import explain_screen, job_screen
     from rollplan.cli.tables import show

@@ -23,18 +23,26 @@ class Progress:
         """Take a report; both numbers only improve, whatever the solver says."""
         self._best = (min(self._best[0], value), max(self._best[1], bound if bound is not None else float("-inf")))
         now = monotonic()
-        improved = self._shown is None or self._best[0] < self._shown[0] - 0.005 or self._best[1] > self._shown[1] + 0.005
-        if not self._quiet and improved and now - self._printed >= (0.1 if self._live else 1.0):
-            self._printed, self._shown = now, self._best
-            self._print(now - self._started)
+        if self._news and now - self._printed >= (0.1 if self._live else 1.0):
+            self._print(now)
 
-    def _print(self, seconds: float) -> None:
-        value, bound = self._best
+    @property
+    def _news(self) -> bool:
+        """Whether there is something to show that was not shown."""
+        if self._quiet or self._best[0] == float("inf"):
+            return False
+        return self._shown is None or self._best[0] < self._shown[0] - 0.005 or self._best[1] > self._shown[1] + 0.005
+
+    def _print(self, now: float) -> None:
+        self._printed, self._shown = now, self._best
+        seconds, (value, bound) = now - self._started, self._best
         gap = f"{100 * (value - bound) / bound:6.2f} %" if bound > 0 else "     ?"
         line = f"{seconds:7.1f} s   incumbent {value:12.2f} $/h   bound {bound:12.2f} $/h   gap {gap}"
         note(f"\r{line}" if self._live else line, end="" if self._live else "\n")
 
     def done(self) -> None:
-        """End the line on a terminal."""
+        """Show the last news, and end the line on a terminal."""
+        if self._news:
+            self._print(monotonic())
         if self._shown is not None and self._live:
             note("")

@@ -16,8 +16,8 @@ from rollplan.cli.timeline import timeline
 from rollplan.models.certified import gap
 from rollplan.models.check import CheckReport
 from rollplan.models.colocation.certificate import MAX_EXHAUSTIVE_JOBS
-from rollplan.models.plan import Busy, Plan, PlannedGroup
-from rollplan.planner.explain import JobReason, binding_text
+from rollplan.models.plan import Busy, Plan, PlannedGroup, PlannedJob
+from rollplan.planner.explain import JobReason, binding_text, proof_texts
 
 
 def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
@@ -29,7 +29,7 @@ def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
     parts += [Text(line) for line in _cost_lines(plan)]
     parts += [Text(), _pool_table(plan)]
     if plan.groups:
-        parts += [Text(), _group_table(plan.groups)]
+        parts += [Text(), *_groups(plan)]
     for split in plan.splits:
         parts += [Text(), *split_part(split)]
     parts += [Text(), labelled("numbers", _numbers(plan)), *(labelled("warning", warning) for warning in plan.warnings)]
@@ -56,10 +56,12 @@ def check_screen(plan: Plan, report: CheckReport, allowed: float | None) -> Rend
 def explain_screen(plan: Plan) -> RenderableType:
     """Return every group with its jobs and what binds it."""
     parts: list[RenderableType] = [Text(f"{plan.scenario.name}   {_verdict(plan)}"), Text()]
+    proofs = proof_texts(plan)
     for group in plan.groups:
         nodes = f"{_nodes(group)}   {group.cost_per_h:.2f} $/h (alone {group.solo_cost_per_h:.2f})"
         idle = f"idle {percent(1 - group.rollout_busy.worst, 0)} of rollout, {percent(1 - group.train_busy.worst, 0)} of training"
-        parts += [Text(f"{group.name}   {nodes}   {idle}"), Text(f"  {binding_text(group)}"), _job_table(group)]
+        parts += [Text(f"{group.name}   {nodes}   {idle}"), Text(f"  {binding_text(group)}")]
+        parts += [labelled("proof", proofs[group.name]), _job_table(group)]
         parts += [*map(Text, timeline(group)), Text()]
     for split in plan.splits:
         parts += [*split_part(split), *map(Text, split_timeline(split.choice)), Text()]
@@ -74,7 +76,8 @@ def job_screen(plan: Plan, reason: JobReason) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{reason.job} is in {reason.group}{f' with {company}' if company else ', alone'}")]
     if company:
         parts.append(Text(f"  alone it would cost {reason.alone_extra_per_h:.2f} $/h more than there"))
-    parts.append(Text(f"  {binding_text(group)}"))
+    parts += [Text(f"  {binding_text(group)}"), labelled("proof", reason.proof)]
+    parts += [labelled("busier", reason.better)] if reason.better else []
     parts += [Text(f"  {other.group}: {'' if other.possible else 'no: '}{other.reason}") for other in reason.alternatives]
     return Group(*parts)
 
@@ -146,6 +149,19 @@ def _pool_table(plan: Plan) -> Table:
     return table
 
 
+def _groups(plan: Plan) -> Iterator[RenderableType]:
+    """Yield the table of groups; of very many only those whose SLOs leave least room, since nobody reads hundreds of rows."""
+    if len(plan.groups) <= _MOST_GROUPS:
+        yield _group_table(plan.groups)
+        return
+    tightest = {group.name for group in sorted(plan.groups, key=lambda group: group.headroom)[:_FEW_GROUPS]}
+    yield _group_table(group for group in plan.groups if group.name in tightest)
+    yield Text(f"  and {len(plan.groups) - _FEW_GROUPS} more groups, whose SLOs leave more room: `rollplan explain` shows all")
+
+
+_MOST_GROUPS, _FEW_GROUPS = 100, 20
+
+
 def _group_table(groups: Iterable[PlannedGroup]) -> Table:
     table = new_table(
         ("group", "left"), ("job", "left"), ("slowdown", "right"), ("SLO", "right"), ("expected", "right"), ("nodes", "right"),
@@ -159,11 +175,11 @@ def _group_table(groups: Iterable[PlannedGroup]) -> Table:
             of_group = (nodes, f"{group.period_s:.1f} s", _SET_BY[group.binds.split()[0]], busy, f"{group.cost_per_h:.2f}")
             first = position == 0
             cells = of_group if first else ("",) * len(of_group)
-            table.add_row(group.name if first else "", job.name, f"{job.slowdown:.2f}", f"{job.slo:g}", expected, *cells)
+            table.add_row(group.name if first else "", _named(job), f"{job.slowdown:.2f}", f"{job.slo:g}", expected, *cells)
     return table
 
 
-_SET_BY = {"job": "longest job", "training": "training", "rollout": "rollout"}
+_SET_BY = {"job": "longest job", "training": "training", "rollout": "rollout", "order": "order"}
 """What sets a period, by the first word of `PlannedGroup.binds`."""
 
 
@@ -175,7 +191,7 @@ def _job_table(group: PlannedGroup) -> Table:
     for job in group.jobs:
         known = "" if job.expected_known else "?"
         table.add_row(
-            job.name,
+            _named(job),
             ",".join(map(str, job.rollout_nodes)),
             f"{job.rollout_s:.1f} s",
             f"{job.train_s:.1f} s",
@@ -186,6 +202,11 @@ def _job_table(group: PlannedGroup) -> Table:
             f"{job.rollout_memory_gib:.0f} + {job.train_memory_gib:.0f} GiB",
         )
     return table
+
+
+def _named(job: PlannedJob) -> str:
+    """Return the job's name, and how often it runs in a period if that is more than once."""
+    return job.name if job.iterations == 1 else f"{job.name} x{job.iterations}"
 
 
 def _nodes(group: PlannedGroup) -> str:

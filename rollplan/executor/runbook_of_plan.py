@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import floor
 from pathlib import Path
 from typing import Literal
@@ -38,7 +38,8 @@ def runbook(plan: Plan, policy: Policy = "round-robin", overrides: Overrides | N
     """Return what the executor needs of a plan.
 
     folder: where relative paths of programs start (absent: here). Predicted seconds are the plan's expected ones, of the jobs
-    that run: fewer jobs of a group have a shorter period. Raises `InputError` for a plan that was changed after it was made,
+    that run: fewer jobs of a group have a shorter period (with a timetable, that of the whole group is
+    promised). Raises `InputError` for a plan that was changed after it was made,
     for names of jobs that it does not have, with every job that has no program, and for syncs that hold the rollout nodes.
     """
     if plan.seal != plan.content_hash():
@@ -79,6 +80,12 @@ class _Maker:
             elif program.module.endswith(".py") and not (self.folder / program.module).is_file():
                 remedy = f"put it there, or correct `program.module`; paths start at {self.folder}"
                 faults.append(Finding(f"job {name}", f"`{program.module}`", "is not a file", remedy))
+        for name in self.wanted:
+            if name in self.resolved and self.resolved[name].gang:
+                problem = "starts its rollout on several nodes at the same moment, which a run does not do yet"
+                faults.append(
+                    Finding(f"job {name}.gang", "`true`", problem, "leave it out with --job, or write `gang: false` and plan again")
+                )
         if self.scenario.sync_holds == "rollout" and any(self.resolved[name].sync_s for name in self.wanted if name in self.resolved):
             problem = "is planned, but a run sends weights while it holds the training nodes"
             faults.append(Finding("sync_holds", "`rollout`", problem, "plan with `sync_holds: train`"))
@@ -103,17 +110,20 @@ class _Maker:
     def _group_resources(self, group: PlannedGroup, members: tuple[PlannedJob, ...]) -> Iterator[Resource]:
         pool = self.scenario.pools[group.rollout_pool]
         for node in range(group.rollout_nodes):
-            pinned = tuple(job.name for job in members if node in job.rollout_nodes)
-            if pinned:
-                name = f"{group.name}/rollout-{node}"
-                yield Resource(name, group.rollout_pool, "rollout", pinned, 1, pool.gpus_per_node, pool.memory_gib)
+            here = [job for job in members if node in job.rollout_nodes]
+            if here:
+                name, pinned = f"{group.name}/rollout-{node}", tuple(job.name for job in here)
+                resource = Resource(name, group.rollout_pool, "rollout", pinned, 1, pool.gpus_per_node, pool.memory_gib)
+                moments = [tuple(run.rollout_at_s[job.rollout_nodes.index(node)] for run in job.runs) for job in here]
+                yield _in_turn(resource, moments, group.period_s)
         pool = self.scenario.pools[group.train_pool]
         names = tuple(job.name for job in members)
-        yield Resource(f"{group.name}/train", group.train_pool, "train", names, group.train_nodes, pool.gpus_per_node, pool.memory_gib)
+        trainer = Resource(f"{group.name}/train", group.train_pool, "train", names, group.train_nodes, pool.gpus_per_node, pool.memory_gib)
+        yield _in_turn(trainer, [tuple(run.train_at_s for run in job.runs) for job in members], group.period_s)
 
     def _group_jobs(self, group: PlannedGroup, members: tuple[PlannedJob, ...]) -> Iterator[JobRun]:
         period_s = group.expected_period_s
-        if len(members) < len(group.jobs):
+        if len(members) < len(group.jobs) and not group.jobs[0].runs:
             busy = [job.expected_rollout_s for job in members], [job.expected_train_s for job in members]
             period_s = period(*busy, [job.rollout_nodes for job in members]).seconds
         for job in members:
@@ -123,7 +133,7 @@ class _Maker:
                 program,
                 group=group.name,
                 rollout=tuple(f"{group.name}/rollout-{node}" for node in job.rollout_nodes),
-                predicted=self._predicted(job, self.resolved[job.name], period_s),
+                predicted=self._predicted(job, self.resolved[job.name], period_s / job.iterations),
                 engine=given.engine,
                 workload=given.workload,
                 rollout_memory_gib=job.rollout_memory_gib,
@@ -216,6 +226,11 @@ class _Maker:
             sync=program.sync,
             hang_s=program.hang_s,
         )
+
+
+def _in_turn(resource: Resource, moments: Sequence[tuple[float, ...]], period_s: float) -> Resource:
+    """Return the resource with the moments of a timetable; without runs it serves in strict round robin."""
+    return replace(resource, moments=tuple(moments), period_s=period_s) if any(moments) else resource
 
 
 def _instances(choice: SplitChoice, pool: Pool) -> list[int]:

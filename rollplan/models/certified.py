@@ -21,25 +21,75 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolNodes:
+    """Measure of a plan: the nodes that its groups take of a pool in total."""
+
+    pool: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCount:
+    """Measure of a plan: its groups of a pair of pools with so many training and rollout nodes; None is any number."""
+
+    rollout_pool: int
+    train_pool: int
+    train_nodes: int | None
+    rollout_nodes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Measure of a plan: 1 if two jobs are in one group, else 0."""
+
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class TwoOfThree:
+    """Measure of a plan: its groups that hold at least two of three jobs, 0 or 1, because a job is in one group only.
+
+    Its price in a leaf is not positive: that of the limit 1, which an LP does not know by itself (a subset-row cut).
+    """
+
+    first: int
+    second: int
+    third: int
+
+
+Measure: TypeAlias = PoolNodes | GroupCount | Together | TwoOfThree
+"""A whole number that a plan has, by which proofs part the plans."""
+
+
+@dataclass(frozen=True, slots=True)
 class Leaf:
-    """Prices in $/h that prove an LP bound: one per job (not negative), one per pool (negative at an upper limit)."""
+    """Prices in $/h that prove an LP bound: one per job (not negative), and some of measures.
+
+    The price of a measure is negative where an upper limit binds, positive where a lower one does. `Together` has none:
+    its limits say which groups there are.
+    """
 
     jobs: tuple[float, ...]
-    pools: tuple[float, ...]
+    measures: tuple[tuple[Measure, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Plans with at most `at` nodes of a pool in total, and those with more: each side has its own proof."""
+    """Plans in which a measure is at most `at`, and those in which it is more: each side has its own proof.
 
-    pool: int
+    prices: prove a lower bound for both sides at once, for a proof that is cut short. The root should have them (those of
+    the first LP); the branches under it may.
+    """
+
+    measure: Measure
     at: int
     below: Witness
     above: Witness
+    prices: Leaf | None = None
 
 
 Witness: TypeAlias = Leaf | Branch
-"""What proves a bound again: a tree of limits on totals with prices at its ends."""
+"""What proves a bound again: a tree of limits on measures with prices at its ends."""
 
 
 @dataclass(frozen=True, slots=True)

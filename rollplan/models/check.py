@@ -15,16 +15,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rollplan.models.certified import Branch, Leaf, Witness, gap
+from rollplan.models.certified import Witness, gap
 from rollplan.models.colocation import algorithm1
 from rollplan.models.colocation.certificate import CheckedBound, checked_bound, fluid_bound, partition_bound
-from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
-from rollplan.models.colocation.verify import round_robin_period, verify
+from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group, Run, Timetable
+from rollplan.models.colocation.verify import group_period, verify
+from rollplan.models.cyclic_shop.groups import unproven_periods
 from rollplan.models.describe import describe_groups, describe_pools, plan_warnings
 from rollplan.models.describe_split import SplitDecision, planned_split
 from rollplan.models.errors import InputError
-from rollplan.models.plan import Certificate, Comparison, Plan, Prices, Totals
+from rollplan.models.plan import Certificate, Comparison, Plan, PlannedGroup
 from rollplan.models.plan_split import PlannedSplit, SplitChoice
+from rollplan.models.plan_witness import with_indices
 from rollplan.models.resolve import Resolved, resolve
 from rollplan.models.scenario import Scenario
 from rollplan.models.split.given import Split
@@ -72,17 +74,20 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
         faults.append("the scenario inside the plan is not the one that was given")
     if plan.settings.guarantee != scenario.guarantee:
         faults.append(f"the plan holds the guarantee {plan.settings.guarantee}, the scenario asks for {scenario.guarantee}")
+    if plan.settings.max_rate != scenario.max_rate:
+        faults.append(f"the plan allows {plan.settings.max_rate} runs per period, the scenario {scenario.max_rate}")
     if plan.settings.max_group_size != scenario.max_group_size:
         faults.append(f"the plan allows groups of {plan.settings.max_group_size}, the scenario of {scenario.max_group_size}")
     resolved = resolve(scenario)
     problem = resolved.problem(scenario)
     solution, misplaced = _decisions(problem, plan)
     faults += misplaced
-    if not misplaced:
-        faults += verify(problem, solution) if problem.jobs else ()
+    broken = verify(problem, solution) if problem.jobs and not misplaced else ()
+    faults += broken
     split_faults, split_gap = _splits(scenario, plan.splits)
     faults += split_faults
-    if not misplaced and not split_faults:
+    # The order of a timetable that does not hold may have no period.
+    if not misplaced and not split_faults and not (broken and any(group.timetable for group in solution.groups)):
         faults += _numbers(scenario, resolved, problem, solution, plan)
     checked: CheckedBound | None = None
     if problem.jobs and plan.certificate is not None:
@@ -91,6 +96,8 @@ def check(scenario: Scenario, plan: Plan, stop: Callable[[], object] = lambda: N
     elif bool(problem.jobs) != (plan.certificate is not None):
         faults.append("certificate: missing" if problem.jobs else "certificate: there is no co-location to certify")
     notes: list[str] = []
+    if not faults and (unproven := unproven_periods(problem, solution)):
+        notes.append(unproven)
     try:
         faults += _comparison(problem, plan.comparison, stop)
     except algorithm1.StoppedError:
@@ -131,16 +138,28 @@ def _decisions(problem: ColocationProblem, plan: Plan) -> tuple[ColocationSoluti
         for job in group.jobs:
             if not job.rollout_nodes or len(set(job.rollout_nodes)) < len(job.rollout_nodes):
                 faults.append(f"group {group.name}: job {job.name} is pinned to no node, or to one twice")
+        if len({bool(job.runs) for job in group.jobs}) > 1:
+            faults.append(f"group {group.name}: some of its jobs have runs and some have none")
+        for job in group.jobs:
+            if any(len(run.rollout_at_s) != len(job.rollout_nodes) for run in job.runs):
+                faults.append(f"group {group.name}: a run of job {job.name} does not have one start for each of its rollout nodes")
         members = tuple(index[job.name] for job in group.jobs)
-        groups.append(Group(members, tuple(job.rollout_nodes for job in group.jobs), group.rollout_nodes, group.train_nodes))
+        pinning = tuple(job.rollout_nodes for job in group.jobs)
+        groups.append(Group(members, pinning, group.rollout_nodes, group.train_nodes, _timetable(group)))
         used[problem.jobs[members[0]].rollout_pool] += group.rollout_nodes
         used[problem.jobs[members[0]].train_pool] += group.train_nodes
     return ColocationSolution(tuple(groups), problem.price(used)), faults
 
 
+def _timetable(group: PlannedGroup) -> Timetable | None:
+    if not any(job.runs for job in group.jobs):
+        return None
+    return Timetable(group.period_s, tuple(tuple(Run(run.rollout_at_s, run.train_at_s) for run in job.runs) for job in group.jobs))
+
+
 def _numbers(scenario: Scenario, resolved: Resolved, problem: ColocationProblem, solution: ColocationSolution, plan: Plan) -> Iterator[str]:
     """Yield every number of the plan that differs from what its decisions give."""
-    groups = describe_groups(problem, resolved, solution, round_robin_period)
+    groups = describe_groups(problem, resolved, solution, group_period)
     pools = describe_pools(scenario, groups, plan.splits)
     right = {
         "groups": [group.model_dump(mode="json") for group in groups],
@@ -179,13 +198,13 @@ def _certificate(
     faults: list[str] = []
     witness: Witness | None = None
     try:
-        witness = None if certificate.witness is None else _indexed(problem, certificate.witness)
+        witness = None if certificate.witness is None else with_indices(problem, certificate.witness)
     except KeyError as error:
-        faults.append(f"certificate: the witness does not price exactly the scenario's jobs and pools ({error.args[0]})")
+        faults.append(f"certificate: the witness speaks of {error.args[0]}, which is no job or pool of the scenario")
     by_witness = checked_bound(problem, witness, stop)
     by_search = partition_bound(problem)
     checked = by_search if by_search is not None and by_search.value >= by_witness.value else by_witness
-    if by_witness.note and "stopped" not in by_witness.note:
+    if by_witness.note and not by_witness.stopped:
         faults.append(f"certificate: {by_witness.note}")
     if not _equal(certificate.value, cost):
         faults.append(f"certificate: value is {certificate.value}, the plan costs {cost}")
@@ -199,22 +218,10 @@ def _certificate(
     return checked, faults
 
 
-def _indexed(problem: ColocationProblem, witness: Totals | Prices) -> Witness:
-    """Return the witness in indices; raise `KeyError` with the name that is missing or unknown."""
-    jobs, pools = [job.name for job in problem.jobs], [pool.name for pool in problem.pools]
-    if isinstance(witness, Totals):
-        if witness.pool not in pools:
-            raise KeyError(witness.pool)
-        return Branch(pools.index(witness.pool), witness.at, _indexed(problem, witness.below), _indexed(problem, witness.above))
-    for name in (witness.jobs.keys() ^ set(jobs)) | (witness.pools.keys() ^ set(pools)):
-        raise KeyError(name)
-    return Leaf(tuple(witness.jobs[name] for name in jobs), tuple(witness.pools[name] for name in pools))
-
-
 def _claim(problem: ColocationProblem, certificate: Certificate, checked: CheckedBound) -> Iterator[str]:
     """Yield what the claimed bound cannot rest on."""
     proof, claimed = certificate.claimed_proof, certificate.claimed_bound
-    if not checked.rough and "stopped" not in checked.note and not _equal(certificate.witness_bound, checked.value):
+    if not checked.rough and not checked.stopped and not _equal(certificate.witness_bound, checked.value):
         yield f"certificate: its witness proves {checked.value}, the plan says {certificate.witness_bound}"
     tolerance = _TOLERANCE * max(1.0, abs(claimed))
     if proof not in ("fluid", "LP relaxation", "branch and bound"):
@@ -223,7 +230,7 @@ def _claim(problem: ColocationProblem, certificate: Certificate, checked: Checke
         right = problem.next_cost(fluid_bound(problem))
         if abs(claimed - right) > tolerance or certificate.witness is not None:
             yield f"certificate: the fluid bound is {right}, the plan claims {claimed}"
-    elif "stopped" not in checked.note and not checked.rough:
+    elif not checked.stopped and not checked.rough:
         if proof == "LP relaxation" and abs(claimed - checked.value) > tolerance:
             yield f"certificate: its witness proves {checked.value}, the plan claims {claimed} from it"
         if proof == "branch and bound" and claimed < checked.value - tolerance:

@@ -34,7 +34,6 @@ def findings(pools: Pools, links: Sequence[Link], profiles: Mapping[str, PhaseTi
             yield from phase_pools_exist(path, job, pools)
             yield from memory_is_known(path, job)
             yield from phase_gpus_are_known(path, job, pools)
-            yield from gang_has_one_node(path, job)
 
 
 def names_are_unique(jobs: Sequence[Job]) -> Iterator[Finding]:
@@ -202,17 +201,6 @@ def memory_is_known(path: str, job: Job) -> Iterator[Finding]:
                 f"is missing, and a size of {size_b:g}B lies outside the measured {low:g}B to {high:g}B",
                 "write `memory: 240 GB` (host memory per node)",
             )
-
-
-def gang_has_one_node(path: str, job: Job) -> Iterator[Finding]:
-    """The closed-form period is only a lower bound when one rollout needs several nodes at the same time."""
-    if job.gang and job.rollout is not None and job.rollout.nodes > 1:
-        yield Finding(
-            f"{path}.gang",
-            "`true`",
-            f"asks for {job.rollout.nodes} rollout nodes at the same time, for which no exact period is known here yet",
-            "write `gang: false` if its instances may start independently, or give it one rollout node",
-        )
 
 
 def pools_for(role: Role, pools: Pools) -> list[str]:

@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from rollplan.models.certified import Stopped
-from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, ColocationSolution, Group, at_most
-from rollplan.models.plan import Busy, PlannedGroup, PlannedJob, PoolUse
+from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, ColocationSolution, Group, Run, at_most
+from rollplan.models.plan import Busy, PlannedGroup, PlannedJob, PlannedRun, PoolUse
 from rollplan.models.plan_split import PlannedSplit, SplitChoice
 from rollplan.models.resolve import JobTimes, Resolved, ResolvedJob
 from rollplan.models.scenario import Scenario
 
-PeriodLaw = Callable[[Sequence[float], Sequence[float], Sequence[Sequence[int]]], float]
-"""Seconds of the period from rollout seconds, training seconds and pinning."""
+PeriodLaw = Callable[[ColocationProblem, Group, Sequence[float], Sequence[float]], float]
+"""Seconds of a group's period if its jobs took these rollout and training seconds."""
 
 
 def describe_groups(
@@ -30,9 +30,12 @@ def describe_groups(
 def _group(name: str, problem: ColocationProblem, resolved: Resolved, group: Group, law: PeriodLaw) -> PlannedGroup:
     jobs = [resolved.jobs[k] for k in group.jobs]
     worst, expected = [job.worst for job in jobs], [job.expected for job in jobs]
-    period = law([t.rollout_s for t in worst], [t.train_s for t in worst], group.pinning)
-    expected_period = law([t.rollout_s for t in expected], [t.train_s for t in expected], group.pinning)
-    tightest = min(jobs, key=lambda job: job.slo * job.worst.solo_s)
+    period = law(problem, group, [t.rollout_s for t in worst], [t.train_s for t in worst])
+    expected_period = law(problem, group, [t.rollout_s for t in expected], [t.train_s for t in expected])
+    runs = group.timetable.runs if group.timetable else ((),) * len(jobs)
+    times = [max(1, len(of_job)) for of_job in runs]
+    room = [count * job.slo * job.worst.solo_s for count, job in zip(times, jobs, strict=True)]
+    tightest = room.index(min(room))
     rollout_pool, train_pool = problem.jobs[group.jobs[0]].rollout_pool, problem.jobs[group.jobs[0]].train_pool
     nodes, solo_nodes = [0] * len(problem.pools), [0] * len(problem.pools)
     nodes[rollout_pool] += group.rollout_nodes
@@ -46,20 +49,25 @@ def _group(name: str, problem: ColocationProblem, resolved: Resolved, group: Gro
         train_pool=jobs[0].train_pool,
         rollout_nodes=group.rollout_nodes,
         train_nodes=group.train_nodes,
-        jobs=tuple(_job(job, pinned, period, expected_period) for job, pinned in zip(jobs, group.pinning, strict=True)),
+        jobs=tuple(
+            _job(job, pinned, period, expected_period, of_job) for job, pinned, of_job in zip(jobs, group.pinning, runs, strict=True)
+        ),
         period_s=period,
         expected_period_s=expected_period,
-        binds=_binds(jobs, group.pinning, period),
-        tightest=tightest.name,
-        headroom=tightest.slo * tightest.worst.solo_s / period,
-        rollout_busy=Busy(worst=_rollout_busy(jobs, worst, group, period), expected=_rollout_busy(jobs, expected, group, expected_period)),
-        train_busy=Busy(worst=sum(t.train_s for t in worst) / period, expected=sum(t.train_s for t in expected) / expected_period),
+        binds=_binds(jobs, times, group.pinning, period),
+        tightest=jobs[tightest].name,
+        headroom=room[tightest] / period,
+        rollout_busy=Busy(
+            worst=_rollout_busy(jobs, worst, times, group, period), expected=_rollout_busy(jobs, expected, times, group, expected_period)
+        ),
+        train_busy=Busy(worst=_train_busy(worst, times, period), expected=_train_busy(expected, times, expected_period)),
         cost_per_h=problem.price(nodes),
         solo_cost_per_h=problem.price(solo_nodes),
     )
 
 
-def _job(job: ResolvedJob, pinned: tuple[int, ...], period: float, expected_period: float) -> PlannedJob:
+def _job(job: ResolvedJob, pinned: tuple[int, ...], period: float, expected_period: float, runs: tuple[Run, ...]) -> PlannedJob:
+    times = max(1, len(runs))
     return PlannedJob(
         name=job.name,
         slo=job.slo,
@@ -68,34 +76,41 @@ def _job(job: ResolvedJob, pinned: tuple[int, ...], period: float, expected_peri
         rollout_s=job.worst.rollout_s,
         train_s=job.worst.train_s,
         solo_s=job.worst.solo_s,
-        slowdown=period / job.worst.solo_s,
+        slowdown=period / times / job.worst.solo_s,
         expected_rollout_s=job.expected.rollout_s,
         expected_train_s=job.expected.train_s,
         expected_solo_s=job.expected.solo_s,
-        expected_slowdown=expected_period / job.expected.solo_s,
+        expected_slowdown=expected_period / times / job.expected.solo_s,
         expected_known=job.expected_known,
         rollout_memory_gib=job.rollout_memory_gib,
         train_memory_gib=job.train_memory_gib,
+        runs=tuple(PlannedRun(rollout_at_s=run.rollout_at_s, train_at_s=run.train_at_s) for run in runs),
     )
 
 
-def _binds(jobs: Sequence[ResolvedJob], pinning: Sequence[Sequence[int]], period: float) -> str:
-    """Return what the period equals: a job alone if there is one, else the training pool, else a rollout node."""
-    longest = max(jobs, key=lambda job: job.worst.solo_s)
-    if longest.worst.solo_s >= period * (1 - REL_TOL):
-        return f"job {longest.name} alone"
-    if sum(job.worst.train_s for job in jobs) >= period * (1 - REL_TOL):
+def _binds(jobs: Sequence[ResolvedJob], times: Sequence[int], pinning: Sequence[Sequence[int]], period: float) -> str:
+    """Return what the period equals: a job alone if there is one, else the training pool, a rollout node, or nothing but the order."""
+    least = period * (1 - REL_TOL)
+    alone = [count * job.worst.solo_s for count, job in zip(times, jobs, strict=True)]
+    if max(alone) >= least:
+        return f"job {jobs[alone.index(max(alone))].name} alone"
+    if sum(count * job.worst.train_s for count, job in zip(times, jobs, strict=True)) >= least:
         return "training pool"
     load: dict[int, float] = defaultdict(float)
-    for job, nodes in zip(jobs, pinning, strict=True):
+    for count, job, nodes in zip(times, jobs, pinning, strict=True):
         for node in nodes:
-            load[node] += job.worst.rollout_s
-    return f"rollout node {max(sorted(load), key=load.__getitem__)}"
+            load[node] += count * job.worst.rollout_s
+    fullest = max(sorted(load), key=load.__getitem__)
+    return f"rollout node {fullest}" if load[fullest] >= least else "order of the phases"
 
 
-def _rollout_busy(jobs: Sequence[ResolvedJob], times: Sequence[JobTimes], group: Group, period: float) -> float:
-    work = sum(job.rollout_nodes * t.rollout_s for job, t in zip(jobs, times, strict=True))
+def _rollout_busy(jobs: Sequence[ResolvedJob], seconds: Sequence[JobTimes], times: Sequence[int], group: Group, period: float) -> float:
+    work = sum(count * job.rollout_nodes * t.rollout_s for count, job, t in zip(times, jobs, seconds, strict=True))
     return work / (period * group.rollout_nodes)
+
+
+def _train_busy(seconds: Sequence[JobTimes], times: Sequence[int], period: float) -> float:
+    return sum(count * t.train_s for count, t in zip(times, seconds, strict=True)) / period
 
 
 def split_nodes(scenario: Scenario, choice: SplitChoice) -> dict[str, int]:

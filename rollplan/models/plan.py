@@ -18,6 +18,7 @@ from rollplan.models.certified import Stopped
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.files import read_text, write_whole
 from rollplan.models.plan_split import PlannedSplit
+from rollplan.models.plan_witness import PlannedWitness
 from rollplan.models.strict import Strict, refusal, tuples
 
 
@@ -42,13 +43,23 @@ class Settings(Strict):
     method: str
     guarantee: str
     max_group_size: int
+    max_rate: int
     seed: int
     node_limit: int
     target_gap: float
 
 
+class PlannedRun(Strict):
+    """One iteration of a job in its group's timetable, in seconds of the period: the rollout on each of its nodes, the training."""
+
+    rollout_at_s: tuple[float, ...]
+    train_at_s: float
+
+
 class PlannedJob(Strict):
     """One job in its group. Seconds are per iteration; slowdowns are iteration time / solo time.
+
+    runs: its iterations in one period of the timetable, in order; empty for strict round robin, where it is one.
 
     rollout_nodes: nodes of the group the rollout is pinned to. train_nodes: how many it asks for. rollout_s, train_s:
     seconds its nodes are busy, switch and sync included. The expected numbers use expected times on both sides.
@@ -69,6 +80,12 @@ class PlannedJob(Strict):
     expected_known: bool
     rollout_memory_gib: float
     train_memory_gib: float
+    runs: tuple[PlannedRun, ...] = ()
+
+    @property
+    def iterations(self) -> int:
+        """Iterations in one period of the group."""
+        return max(1, len(self.runs))
 
 
 class Busy(Strict):
@@ -79,9 +96,9 @@ class Busy(Strict):
 
 
 class PlannedGroup(Strict):
-    """Jobs that share nodes, in round-robin order.
+    """Jobs that share nodes, in round-robin order or by a timetable (`runs` of the jobs), whose order every node keeps.
 
-    binds: what sets the period (a job alone, the training pool, or a rollout node). tightest: the job whose SLO
+    binds: what sets the period (a job alone, the training pool, a rollout node, or the order of the phases). tightest: the job whose SLO
     leaves least room, and headroom: by which factor the period could grow before that SLO breaks.
     """
 
@@ -121,22 +138,6 @@ class Comparison(Strict):
     paper_admission: float | None
 
 
-class Prices(Strict):
-    """Prices in $/h that prove an LP bound: one per job, one per pool (negative where its total is limited)."""
-
-    jobs: dict[str, float]
-    pools: dict[str, float]
-
-
-class Totals(Strict):
-    """Two proofs: for plans with at most `at` nodes of `pool` in total, and for plans with more."""
-
-    pool: str
-    at: int
-    below: Totals | Prices
-    above: Totals | Prices
-
-
 class Certificate(Strict):
     """How far the co-location cost can be from the optimum. `claimed`: what the solver says; `check` proves its own.
 
@@ -149,13 +150,13 @@ class Certificate(Strict):
     claimed_proof: str
     witness_bound: float
     stopped: Stopped
-    witness: Totals | Prices | None
+    witness: PlannedWitness | None
 
 
 class Plan(Strict):
     """A whole plan. Costs are $/h of all nodes in use."""
 
-    format: Literal["rollplan/plan/2"] = "rollplan/plan/2"
+    format: Literal["rollplan/plan/3"] = "rollplan/plan/3"
     tool: Tool
     scenario: Origin
     settings: Settings
@@ -179,7 +180,7 @@ class Plan(Strict):
                 raise refusal(f"names a pool in groups[{number}] that it does not have", "plan again")
             if group.period_s <= 0 or group.expected_period_s <= 0 or any(min(job.solo_s, job.expected_solo_s) <= 0 for job in group.jobs):
                 raise refusal(f"has a time in groups[{number}] that is not positive", "plan again")
-            if group.binds.split(" ")[0] not in ("job", "training", "rollout"):
+            if group.binds.split(" ")[0] not in ("job", "training", "rollout", "order"):
                 raise refusal(f"does not say in groups[{number}].binds what binds", "plan again")
         for number, split in enumerate(self.splits):
             if any(choice.iteration_s <= 0 for choice in split.shown):

@@ -57,6 +57,7 @@ class ResolvedJob:
     train_nodes: int
     rollout_memory_gib: float
     train_memory_gib: float
+    gang: bool
     sync_s: float
     rollout_switch_s: float
     train_switch_s: float
@@ -97,10 +98,11 @@ class Resolved:
                 train_s=job.worst.train_s,
                 rollout_memory_gib=job.rollout_memory_gib,
                 train_memory_gib=job.train_memory_gib,
+                gang=job.gang,
             )
             for job in self.jobs
         )
-        return ColocationProblem(pools, jobs, scenario.max_group_size)
+        return ColocationProblem(pools, jobs, scenario.max_group_size, scenario.max_rate)
 
 
 def reserved_nodes(scenario: Scenario, pool: str) -> int:
@@ -157,6 +159,7 @@ class _Resolver:
             train_nodes=train.nodes,
             rollout_memory_gib=self._memory(rollout, job, ROLLOUT_MEMORY_GB),
             train_memory_gib=self._memory(train, job, TRAIN_MEMORY_GB),
+            gang=job.gang and rollout.nodes > 1,
             sync_s=sync,
             rollout_switch_s=switch_r,
             train_switch_s=switch_t,

@@ -25,7 +25,8 @@ class Scenario(Strict):
     guarantee: `bound` holds the iteration time of worst-case phases within slo * worst-case solo time, cumulatively
     (RollMux 4.2). sync_holds: the pool that a weight transfer keeps busy; the other side receives into host memory.
     overheads: what stands for absent sync and switch times: `reference` measurements of the job's size, or `zero`.
-    max_group_size: most jobs that share nodes (RollMux simulates 5).
+    max_group_size: most jobs that share nodes (RollMux simulates 5). max_rate: how many iterations a short job may make
+    while a longer one of its group makes one; 1 is strict round robin (docs/multi_rate.md).
     """
 
     format: Literal["rollplan/scenario/1"] = "rollplan/scenario/1"
@@ -36,6 +37,7 @@ class Scenario(Strict):
     profiles: dict[Name, PhaseTimes] = Field(default_factory=dict)
     guarantee: Literal["bound"] = "bound"
     max_group_size: Annotated[int, Field(ge=1, le=8)] = 5
+    max_rate: Annotated[int, Field(ge=1, le=4)] = 1
     sync_holds: Literal["train", "rollout"] = "train"
     overheads: Literal["reference", "zero"] = "reference"
     jobs: Annotated[tuple[Job, ...], Field(min_length=1, max_length=20_000)]

@@ -58,6 +58,24 @@ class Fleet:
         self._jobs: dict[int, tuple[JobData, int, tuple[int, ...]]] = {}
         self._arrived = 0
 
+    @classmethod
+    def resumed(cls, problem: ColocationProblem, groups: Sequence[Group], mode: Mode = "lossless") -> tuple[Fleet, list[int | None]]:
+        """Return a fleet in which `groups` are live, and the ticket of each job of the problem, None for those in no group."""
+        fleet = cls(problem.pools, problem.max_group_size, mode)
+        tickets: list[int | None] = [None] * len(problem.jobs)
+        for group in groups:
+            first = problem.jobs[group.jobs[0]]
+            row = fleet._state.open(fleet.pools, first.rollout_pool, first.train_pool)
+            for k, nodes in zip(group.jobs, group.pinning, strict=True):
+                tickets[k] = fleet._arrived
+                fleet._members.setdefault(row, []).append(fleet._arrived)
+                fleet._jobs[fleet._arrived] = (problem.jobs[k], row, nodes)
+                fleet._state.add(row, problem.jobs[k], nodes)
+                fleet._arrived += 1
+            fleet.used[first.rollout_pool] += int(fleet._state.nodes[row])
+            fleet.used[first.train_pool] += int(fleet._state.trainers[row])
+        return fleet, tickets
+
     def __len__(self) -> int:
         return len(self._jobs)
 

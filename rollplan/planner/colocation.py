@@ -11,10 +11,12 @@ from rollplan.models.certified import Certified, Limits, Report, gap, silent
 from rollplan.models.colocation.closed_form import impossible
 from rollplan.models.colocation.exact import exact, lower_bound
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
-from rollplan.models.colocation.solution import pools_suffice
+from rollplan.models.colocation.solution import pools_suffice, solution_of
+from rollplan.models.colocation.start import inserted
 from rollplan.models.errors import InfeasibleError, NoSolutionError
 from rollplan.planner.admission import Fleet, Mode
 from rollplan.planner.baselines import greedy, random_groups, solo
+from rollplan.planner.timetables import held, law_of, rated_columns, without_slack
 
 Method = Literal["exact", "lossless", "paper", "greedy", "random", "solo"]
 _FEW_JOBS = 1000
@@ -33,15 +35,22 @@ def solve(
     limits = limits or Limits()
     if reasons := list(impossible(problem)):
         raise InfeasibleError(reasons)
+    law = law_of(problem, limits, seed)
     if method == "exact":
-        found = exact(problem, limits, best_heuristic(problem, seed, limits.interrupted), seed, report)
-        return replace(found, seconds=monotonic() - begun)
+        start = best_heuristic(problem, seed, limits.interrupted)
+        if start is not None and law is not None:
+            start = held(problem, start, law)
+        found = exact(problem, limits, start, seed, report, law, rated_columns(problem, limits.stop))
+        return replace(found, solution=without_slack(problem, found.solution), seconds=monotonic() - begun)
     solution = heuristic(problem, method, seed, limits.stop)
+    if solution is not None and law is not None:
+        solution = held(problem, solution, law)
     if solution is None and (struck := limits.stop()):
         raise NoSolutionError(f"the {struck} came before method {method} had placed every job")
     if solution is None:
         raise NoSolutionError(f"method {method} found no plan within the pools' nodes; method exact may find one")
-    bound, witness = lower_bound(problem, limits)
+    bound, witness = lower_bound(problem, limits, rated_columns(problem, limits.stop))
+    solution = without_slack(problem, solution)
     report(solution.cost_per_h, bound.value)
     stopped: Literal["optimal", "heuristic"] = "optimal" if gap(solution.cost_per_h, bound.value) <= 1e-9 else "heuristic"
     return Certified(solution, solution.cost_per_h, bound, stopped, monotonic() - begun, seed, witness, bound.value)
@@ -74,7 +83,7 @@ def admit_all(problem: ColocationProblem, mode: Mode) -> ColocationSolution | No
 
 
 def best_heuristic(problem: ColocationProblem, seed: int = 0, stop: Callable[[], object] = lambda: None) -> ColocationSolution | None:
-    """Return the cheapest heuristic plan; of equals the first of lossless, paper, solo, greedy, random.
+    """Return the cheapest heuristic plan; of equals the first of lossless, paper, solo, greedy, random, insertion in several orders.
 
     Greedy and random, whose effort grows with the square of the jobs, are left out above 1,000 jobs.
     """
@@ -82,4 +91,7 @@ def best_heuristic(problem: ColocationProblem, seed: int = 0, stop: Callable[[],
     if len(problem.jobs) > _FEW_JOBS:
         methods = methods[:3]
     plans = [plan for method in methods if (plan := heuristic(problem, method, seed, stop)) is not None]
+    best_inserted = solution_of(problem, map(list, inserted(problem, stop)))
+    if pools_suffice(problem, best_inserted.groups):
+        plans.append(best_inserted)
     return min(plans, key=lambda plan: plan.cost_per_h) if plans else None

@@ -8,6 +8,7 @@ from rollplan.models.colocation.problem import at_most
 from rollplan.models.errors import Finding, InputError
 from rollplan.models.plan import Plan, PlannedGroup, PlannedJob
 from rollplan.models.round_robin import period
+from rollplan.planner.proofs import better_text, gangs_of, period_text, searched_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,18 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class JobReason:
-    """A job's place: what leaving it would cost ($/h more than now, alone), and every other group."""
+    """A job's place: what leaving it would cost ($/h more than now, alone), and every other group.
+
+    proof: what is proven of its group's period. better: whether the group's pools could be busier if jobs ran several times
+    per period, None where that was not asked.
+    """
 
     job: str
     group: str
     alone_extra_per_h: float
     alternatives: tuple[Alternative, ...]
+    proof: str
+    better: str | None
 
 
 def explain_job(plan: Plan, name: str) -> JobReason:
@@ -35,10 +42,18 @@ def explain_job(plan: Plan, name: str) -> JobReason:
         for job in group.jobs:
             if job.name == name:
                 others = tuple(_alternative(plan, group, other, job) for other in plan.groups if other is not group)
-                return JobReason(name, group.name, _extra_if_alone(plan, group, job), others)
+                gangs, seed = gangs_of(plan), plan.settings.seed
+                proof, better = searched_text(group, gangs, seed), better_text(group, gangs, seed)
+                return JobReason(name, group.name, _extra_if_alone(plan, group, job), others, proof, better)
     names = [job.name for group in plan.groups for job in group.jobs]
     shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     raise InputError("plan", [Finding("--job", f"`{name}`", "is not a co-located job of the plan", f"choose from {shown or 'none'}")])
+
+
+def proof_texts(plan: Plan) -> dict[str, str]:
+    """Return for each group whether its period is the least, as far as that needs no search."""
+    gangs = gangs_of(plan)
+    return {group.name: period_text(group, gangs) for group in plan.groups}
 
 
 def binding_text(group: PlannedGroup) -> str:
@@ -91,7 +106,10 @@ def _alternative(plan: Plan, home: PlannedGroup, group: PlannedGroup, job: Plann
     missing = max(0, len(job.rollout_nodes) - _nodes_with_room(plan, group, job, limit))
     trainers = max(0, job.train_nodes - group.train_nodes)
     extra = missing * plan.pools[group.rollout_pool].price_per_node_h + trainers * plan.pools[group.train_pool].price_per_node_h
-    return Alternative(group.name, True, f"it could join for {extra:.2f} $/h more there ({missing} rollout, {trainers} training nodes)")
+    # With timetables the loads above only say what is impossible.
+    provided = ", if a timetable exists" if any(other.runs for other in jobs) else ""
+    nodes = f"{missing} rollout, {trainers} training nodes"
+    return Alternative(group.name, True, f"it could join for {extra:.2f} $/h more there ({nodes}){provided}")
 
 
 def _nodes_with_room(plan: Plan, group: PlannedGroup, job: PlannedJob, limit_s: float) -> int:

@@ -166,7 +166,7 @@ def test_explain_job_names_company_and_alternatives(cli: Call, plan_file: Path) 
     """Every other group is either possible at a price, or excluded by a named limit."""
     assert cli("explain", "plan.json", "--job", "tool").out.startswith("tool is in ")
     reason = json.loads(cli("explain", "plan.json", "--job", "tool", "--json").out)
-    assert reason.keys() == {"alone_extra_per_h", "alternatives", "group", "job"}
+    assert reason.keys() == {"alone_extra_per_h", "alternatives", "better", "group", "job", "proof"}
     assert len(reason["alternatives"]) == len(Plan.load("plan.json").groups) - 1
 
 

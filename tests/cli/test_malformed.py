@@ -187,7 +187,7 @@ def test_force_overwrites_text_but_never_a_device(cli: Callable[..., Any], scena
     """Replacing /dev/null by a file would break the machine for everybody."""
     scenario_file.with_name("diary.txt").write_text("dear diary\n")
     assert cli("plan", "scenario.yaml", "-o", "diary.txt", "--force").code == 0
-    assert json.loads(scenario_file.with_name("diary.txt").read_text())["format"] == "rollplan/plan/2"
+    assert json.loads(scenario_file.with_name("diary.txt").read_text())["format"] == "rollplan/plan/3"
     refusal = cli("plan", "scenario.yaml", "-o", "/dev/null", "--force")
     assert (refusal.code, Path("/dev/null").is_char_device()) == (2, True)
     assert "/dev/null: is not a regular file" in refusal.err
@@ -231,7 +231,7 @@ def plan_file(cli: Callable[..., Any], scenario_file: Path) -> Path:
 def test_scenario_and_plan_in_the_wrong_order_are_told_apart(refused: Refused, plan_file: Path) -> None:
     """Two positional files are easily swapped."""
     assert refused("check", "plan.json", "scenario.yaml")[1:] == [
-        "format = `rollplan/plan/2`: is not `rollplan/scenario/1`; give a scenario file"
+        "format = `rollplan/plan/3`: is not `rollplan/scenario/1`; give a scenario file"
     ]
     assert refused("explain", "scenario.yaml")[1].endswith("give a plan written by `rollplan plan -o`")
 
@@ -247,8 +247,8 @@ PLANS = {
         "settings.target_gap = `inf`: is not finite",
     ),
     "later format": (
-        lambda text: text.replace("rollplan/plan/2", "rollplan/plan/3"),
-        "format = `rollplan/plan/3`: is not `rollplan/plan/2`; this",
+        lambda text: text.replace("rollplan/plan/3", "rollplan/plan/4"),
+        "format = `rollplan/plan/4`: is not `rollplan/plan/3`; this",
     ),
     "unknown key": (lambda text: text.replace('"seed"', '"sead"'), "settings.seed: is missing; add it"),
 }

@@ -88,13 +88,13 @@ def test_a_second_ctrl_c_ends_at_once_without_plan_or_traceback(folder: Path) ->
 
 
 def test_interrupt_before_there_is_a_plan_leaves_with_130_and_nothing_behind(scenario_file: Path) -> None:
-    """Here Ctrl-C comes at the moment when the scenario is opened."""
+    """Here Ctrl-C comes just before the verb listens to it."""
     program = """\
 import os, signal, sys
 from rollplan.cli import main
 
 def interrupt(event, arguments):
-    if event == "open" and str(arguments[0]) == "scenario.yaml":
+    if event == "import" and arguments[0] == "rollplan.cli.interrupt":
         os.kill(os.getpid(), signal.SIGINT)
 
 sys.addaudithook(interrupt)

@@ -24,6 +24,17 @@ def test_progress_never_gets_worse(capsys: pytest.CaptureFixture[str]) -> None:
     assert progress._best == (140.0, 100.0)
 
 
+def test_the_last_news_are_shown_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """The line before the plan says what the plan says, even if the last news came within a second."""
+    progress = Progress(quiet=False)
+    for value, bound in ((150.0, 100.0), (140.0, 120.0)):
+        progress(value, bound)
+    progress.done()
+    progress.done()
+    lines = capsys.readouterr().err.splitlines()
+    assert [(line.split()[3], line.split()[6]) for line in lines] == [("150.00", "100.00"), ("140.00", "120.00")]
+
+
 @pytest.mark.parametrize("bound", [None, 0.0])
 def test_progress_without_a_bound_shows_no_gap(capsys: pytest.CaptureFixture[str], bound: float | None) -> None:
     """Nothing is known yet, so nothing is claimed."""

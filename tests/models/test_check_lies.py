@@ -10,6 +10,7 @@ import pytest
 from rollplan import Plan, Scenario, check, plan
 from rollplan.models.certified import gap
 from rollplan.models.check import CheckReport
+from rollplan.models.plan_witness import Prices
 
 POOLS = """\
 pools:
@@ -103,8 +104,10 @@ def witness(change: Callable[[float], float]) -> dict[str, Any]:
     made = plan(TRUE, "solo")
     assert made.certificate is not None
     assert made.certificate.witness is not None
-    prices = {name: change(price) for name, price in made.certificate.witness.jobs.items()}
-    return {"witness": made.certificate.witness.model_copy(update={"jobs": prices})}
+    (prices,) = made.certificate.witness.tree
+    assert isinstance(prices, Prices)
+    changed = prices.model_copy(update={"jobs": tuple(map(change, prices.jobs))})
+    return {"witness": made.certificate.witness.model_copy(update={"tree": (changed,)})}
 
 
 def test_the_honest_certificate_of_a_bad_plan_says_how_bad_it_is() -> None:

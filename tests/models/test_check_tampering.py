@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollplan import InputError, Plan, Scenario, check, plan
+from rollplan.models.certified import Bound, Branch, Certified, GroupCount, Leaf, PoolNodes
 from rollplan.models.check import CheckReport
+from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
+from rollplan.models.resolve import resolve
+from rollplan.planner import compose
 
 Place = tuple[str | int, ...]
 
@@ -47,12 +52,36 @@ ODD = Scenario.from_yaml(
     "  h800: {role: train, gpu: H800, price: 5.28 $/h, memory: 900 GB}\n"
     "jobs:\n"
     + "".join(
-        f"  - {{name: {name}, slo: 2, rollout: {{time: 100 s, memory: 400 GB, nodes: {1 + (name in 'abc')}}}, "
-        "train: {time: 60 s, memory: 400 GB}}\n"
-        for name in "abcdefghijklmn"
+        f"  - {{name: {name}, slo: 2, rollout: {{time: 100 s, memory: 400 GB}}, train: {{time: 60 s, memory: 400 GB}}}}\n"
+        for name in "abcdefghijklmno"
     )
 )
-"""Pairs of jobs, three of which take two nodes: the LP halves a pair, so the proof needs two cases."""
+"""15 equal jobs, two to a group: an LP takes half a group, so a proof needs two cases (or cuts)."""
+PAIRS = GroupCount(0, 1, None, None)
+CASES = Branch(
+    PAIRS,
+    7,
+    Leaf((100.0,) * 15, ((PAIRS, -142.96),)),
+    Branch(
+        PoolNodes(1),
+        7,
+        Leaf((0.0,) * 15, ((PAIRS, 58.04), (PoolNodes(1), -1.0))),
+        Leaf((0.0,) * 15, ((PAIRS, 14.8), (PoolNodes(1), 42.24))),
+    ),
+    prices=Leaf((28.52,) * 15),
+)
+"""Seven groups do not hold 15 jobs; eight have eight trainers, not seven, and cost 456.32 $/h. Half a group less: 427.80."""
+
+
+@cache
+def in_cases() -> tuple[ColocationProblem, Certified[ColocationSolution], Plan]:
+    """Return the problem of these jobs, its solution with the witness above, and a plan that carries it."""
+    problem, made = resolve(ODD).problem(ODD), plan(ODD)
+    assert made.certificate is not None
+    groups = ColocationSolution((), 456.32)
+    found = Certified(groups, 456.32, Bound(456.32, "LP relaxation"), "optimal", witness=CASES, witness_bound=456.32)
+    return problem, found, made.model_copy(update={"certificate": compose._certificate(problem, found)}).sealed()
+
 
 HARMLESS = {
     r"tool\.version": "says who wrote the plan, decides nothing",
@@ -183,15 +212,27 @@ def test_a_change_with_a_new_seal_is_found_unless_it_is_harmless(made: Plan, tmp
 
 
 def test_a_changed_tree_of_prices_is_found_or_proves_no_more(tmp_path: Path) -> None:
-    """A proof in several cases: limits on the nodes of a pool, and prices for each of them."""
-    made = plan(ODD)
+    """A proof in several cases: limits on groups and nodes, and prices for each of them."""
+    _, _, made = in_cases()
     assert made.certificate is not None
-    assert "below" in str(made.certificate.witness)
+    assert check(ODD, made).faults == ()
     for place, name, tree in changes(made, "certificate"):
         report = judged(made, tree, tmp_path / "plan.json", sealed_again=True)
         if report is not None and not report.faults and place[:2] == ("certificate", "witness"):
             assert report.checked is not None
             assert report.checked.value <= made.certificate.value * (1 + 1e-9), (place, name)
+
+
+def test_of_a_witness_that_is_too_large_for_a_file_the_root_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not prove is a claim then, and the plan is as valid as before."""
+    problem, found, made = in_cases()
+    monkeypatch.setattr(compose, "MOST_PRICES", 20)
+    certificate = compose._certificate(problem, found)
+    report = check(ODD, made.model_copy(update={"certificate": certificate}).sealed())
+    assert certificate.witness is not None
+    assert report.checked is not None
+    assert (len(certificate.witness.tree), certificate.claimed_bound, report.faults) == (1, 456.32, ())
+    assert certificate.witness_bound == report.checked.value == 427.84
 
 
 @pytest.mark.parametrize("key", ["format", "groups", "seal", "certificate"])

@@ -7,10 +7,10 @@ from itertools import combinations
 from math import prod
 from random import Random
 
+import numpy as np
 import pytest
 
-from rollplan.models.colocation import certificate
-from rollplan.models.colocation.certificate import checked_bound
+from rollplan.models.colocation.certificate import checked_bound, nodes, plain
 from rollplan.models.colocation.exact import exact
 from rollplan.models.colocation.nodes import _DP_STATES, cover, fitting_sets, pin
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
@@ -81,7 +81,7 @@ def test_cover_gives_every_job_exactly_its_nodes_and_only_fitting_company(limit:
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 4, 5])
 def test_the_certificate_counts_the_same_fewest_nodes(jobs: int) -> None:
-    """It counts with code of its own; one node too many would make a bound too high."""
+    """It counts with code of its own, twice; one node too many would make a bound too high."""
     wrong = []
     for seed in range(100):
         random = Random(seed)
@@ -91,7 +91,9 @@ def test_the_certificate_counts_the_same_fewest_nodes(jobs: int) -> None:
         period_s = random.choice([100.0, 150.0, 200.0, 300.0])
         sets = fitting_sets([seconds for _, seconds, _ in copies], [memory for _, _, memory in copies], period_s, 800.0)
         fewest_nodes = len(cover(sets, tuple(count for count, _, _ in copies)))
-        if certificate._fewest_nodes(copies, period_s, 800.0) != fewest_nodes:
+        columns = [np.array(column) for column in zip(*copies, strict=True)]
+        searched = nodes.fewest_nodes(columns[1], columns[0], columns[2], jobs, period_s, 800.0)
+        if plain.nodes_between(copies, period_s, 800.0) != (fewest_nodes, fewest_nodes) or searched != (fewest_nodes, fewest_nodes):
             wrong.append((copies, period_s, fewest_nodes))
     assert wrong == []
 

@@ -22,7 +22,9 @@ class Board:
     def __init__(self, runbook: Runbook, finished: Mapping[str, int]) -> None:
         _check(runbook, finished)
         self.resources: dict[str, Resource] = {resource.name: resource for resource in runbook.resources}
-        self.permits = {resource.name: Permit(resource.jobs, runbook.policy) for resource in runbook.resources}
+        self.permits = {
+            resource.name: Permit(resource.jobs, runbook.policy, resource.moments, resource.period_s) for resource in runbook.resources
+        }
         self.shared = {name for resource in runbook.resources if resource.on is not None for name in (resource.name, resource.on)}
         self.jobs = {
             run.name: Job(run, run.train in self.shared or not self.shared.isdisjoint(run.rollout), finished=finished.get(run.name, 0))

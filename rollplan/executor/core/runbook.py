@@ -91,7 +91,10 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What a permit is for. jobs: in round-robin order. nodes: how many plan nodes of `pool` it stands for.
+    """What a permit is for. jobs: in round-robin order, or with a timetable. nodes: how many plan nodes of `pool` it stands for.
+
+    moments: for each of `jobs`, when its phases start here in a period of `period_s` seconds, in the order of its iterations;
+    only their order counts. Empty: strict round robin, one turn each.
 
     gpus: of one node. memory_gib: host memory of one node. on: the resource whose nodes these are, too, because the stages of a
     colocated split take turns on them; None: nodes of its own.
@@ -105,6 +108,8 @@ class Resource:
     gpus: int
     memory_gib: float
     on: str | None = None
+    moments: tuple[tuple[float, ...], ...] = ()
+    period_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,5 +148,8 @@ class Runbook:
             )
             for job in raw["jobs"]
         )
-        resources = tuple(Resource(**{**resource, "jobs": tuple(resource["jobs"])}) for resource in raw["resources"])
+        resources = tuple(
+            Resource(**{**resource, "jobs": tuple(resource["jobs"]), "moments": tuple(map(tuple, resource["moments"]))})
+            for resource in raw["resources"]
+        )
         return cls(raw["seal"], raw["policy"], resources, jobs, raw["folder"])

@@ -44,7 +44,11 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True)
 class JobData:
-    """One job. rollout_s and train_s are the seconds its nodes are busy per iteration, overheads included."""
+    """One job. rollout_s and train_s are the seconds its nodes are busy per iteration, overheads included.
+
+    gang: the rollout holds all its nodes at the same moment, not each as soon as it is free. delay_s: seconds between
+    training and the next rollout in which the job holds no node (a transfer that neither pool waits for).
+    """
 
     name: str
     slo: float
@@ -56,12 +60,15 @@ class JobData:
     train_nodes: int = 1
     rollout_memory_gib: float = 0.0
     train_memory_gib: float = 0.0
+    gang: bool = False
+    delay_s: float = 0.0
 
     def __post_init__(self) -> None:
         _positive_or_zero(
             self.name,
             rollout_s=self.rollout_s,
             train_s=self.train_s,
+            delay_s=self.delay_s,
             rollout_memory_gib=self.rollout_memory_gib,
             train_memory_gib=self.train_memory_gib,
         )
@@ -75,7 +82,7 @@ class JobData:
     @property
     def solo_s(self) -> float:
         """Seconds of one iteration with all nodes to itself."""
-        return self.rollout_s + self.train_s
+        return self.rollout_s + self.train_s + self.delay_s
 
     @property
     def tolerable_s(self) -> float:
@@ -85,15 +92,21 @@ class JobData:
 
 @dataclass(frozen=True, slots=True)
 class ColocationProblem:
-    """Pools and jobs in indices, and the largest group allowed."""
+    """Pools and jobs in indices, the largest group allowed, and how often a job may run in a group's period.
+
+    max_rate: 1 is strict round robin; with more, a short job may run up to so many times while a long one runs once.
+    """
 
     pools: tuple[NodePool, ...]
     jobs: tuple[JobData, ...]
     max_group_size: int = 5
+    max_rate: int = 1
 
     def __post_init__(self) -> None:
         if self.max_group_size < 1:
             raise ValueError(f"max_group_size must be at least 1, got {self.max_group_size}")
+        if self.max_rate < 1:
+            raise ValueError(f"max_rate must be at least 1, got {self.max_rate}")
         for job in self.jobs:
             if not (0 <= job.rollout_pool < len(self.pools) and 0 <= job.train_pool < len(self.pools)):
                 raise ValueError(f"{job.name}: pools must be in 0..{len(self.pools) - 1}, got {job.rollout_pool} and {job.train_pool}")
@@ -131,13 +144,39 @@ class ColocationProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """One iteration in a timetable: when the rollout starts on each of the job's nodes, when training starts."""
+
+    rollout_at_s: tuple[float, ...]
+    train_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """A schedule that repeats every `period_s` seconds.
+
+    runs[i]: the iterations of the group's i-th job in one period, in the order of their training; training starts in
+    [0, period_s), rollouts may start before 0. What counts is the cyclic order that the times give on every node: run in
+    that order without waiting for the clock, shorter phases never end late.
+    """
+
+    period_s: float
+    runs: tuple[tuple[Run, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """Jobs that share nodes, in round-robin order; `pinning[i]` are the rollout nodes of `jobs[i]`."""
+    """Jobs that share nodes; `pinning[i]` are the rollout nodes of `jobs[i]`.
+
+    timetable: None is strict round robin in the order of `jobs`, whose period the closed form gives. Groups for which
+    that form is only a lower bound (gangs, delays, several runs per period) have one.
+    """
 
     jobs: tuple[int, ...]
     pinning: tuple[tuple[int, ...], ...]
     rollout_nodes: int
     train_nodes: int
+    timetable: Timetable | None = None
 
 
 @dataclass(frozen=True, slots=True)

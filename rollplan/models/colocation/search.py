@@ -1,266 +1,304 @@
-"""Best-first branch and bound on the pools' total nodes, with the LP as bound and the MILP at integral totals."""
+"""Best-first branch and price: parts the plans by measures, bounds each part by the LP, and keeps the tree as the proof."""
 
 from __future__ import annotations
 
 import heapq
-from math import floor, inf
-from typing import Literal
+from math import inf
 
 import numpy as np
 
-from rollplan.models.certified import Bound, Branch, Leaf, Limits, Report, Witness, gap
-from rollplan.models.colocation.choose import MilpEnd, Selection, choose
-from rollplan.models.colocation.columns import Columns, Ints
-from rollplan.models.colocation.master import Box, Master, Relaxation
-from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
-from rollplan.models.colocation.solution import solution_of
+from rollplan.models.certified import Branch, Limits, Measure, Stopped, Together, Witness
+from rollplan.models.colocation.block import Ints
+from rollplan.models.colocation.choice import fractional_counts, fractional_pair, total_to_part
+from rollplan.models.colocation.cuts import violated
+from rollplan.models.colocation.dive import dive
+from rollplan.models.colocation.incumbent import Incumbent, Members
+from rollplan.models.colocation.measures import Box
+from rollplan.models.colocation.problem import ColocationProblem
+from rollplan.models.colocation.relax import Relaxation, Relaxed
 
-_MANY_COLUMNS = 100_000
-"""Most columns given to the MILP: so many take about 2 s to build."""
-_FEW_COLUMNS = 2_500
-"""Columns of the MILPs that only look for a good plan, and up to which one MILP is better than one for each total."""
-_FIRST_NODES = 20
-"""Search nodes of the first of them: HiGHS finds its good plans at the root."""
-_MAX_BOXES = 200
-"""Boxes of totals looked at; the certificate carries one set of prices for each."""
+_PEEKED, _STEPS = 8, 60
+"""Measures looked at before one is branched on, and simplex steps of a look."""
+_ROOT_ROUNDS, _ROUNDS = 8, 1
+"""Rounds of cuts at the root and at other nodes."""
+_CUTS, _CUTS_PER_JOB = 40, 4
 _INTEGRAL = 1e-6
-
-
-Ended = MilpEnd | Literal["search limit"]
-"""Why a search ended. `search limit`: a limit of its own, on boxes or columns, that no option raises."""
+_REL = 1e-9
 
 
 class _Node:
-    """A box of totals: its LP, the bound claimed for it, and where it was cut in two."""
+    """A part of the plans: its LP, the bound claimed for it in $/h, and how it was parted."""
 
-    def __init__(self, number: int, box: Box, relaxed: Relaxation, claimed: float) -> None:
+    def __init__(self, number: int, box: Box, relaxed: Relaxed, claimed: float) -> None:
         self.number, self.box, self.relaxed, self.claimed = number, box, relaxed, claimed
-        self.pool = self.at = -1
+        self.measure: Measure | None = None
+        self.at = 0
         self.children: tuple[_Node, _Node] | None = None
 
 
 class Search:
-    """A search that can be stopped at any time; `best`, `bound()` and `witness()` hold what is known so far."""
+    """A tree that can be stopped at any time; `bound()` and `witness()` may be asked from another thread while it grows.
 
-    def __init__(
-        self,
-        problem: ColocationProblem,
-        columns: Columns,
-        limits: Limits,
-        seed: int,
-        best: ColocationSolution | None,
-        fluid: float,
-        report: Report,
-    ) -> None:
-        self.best = best
-        self._problem, self._columns, self._limits, self._seed = problem, columns, limits, seed
-        self._fluid, self._report = fluid, report
-        self._master = Master(problem, columns)
-        self._nodes_left = limits.node_limit
-        self._root: _Node | None = None
+    nodes: LPs of parts solved. prices: of jobs, $/h, in the last LP of all plans without cuts.
+    """
+
+    def __init__(self, problem: ColocationProblem, relaxation: Relaxation, incumbent: Incumbent, limits: Limits, floor: float) -> None:
+        self.root: _Node | None = None
+        self.nodes = 0
+        self.prices: tuple[float, ...] | None = None
+        self._problem, self._relaxation, self._incumbent, self._limits, self._floor = problem, relaxation, incumbent, limits, floor
         self._heap: list[tuple[float, int, _Node]] = []
-        self._boxes = 0
-        self._searched = False
         self._alone = problem.solo_cost_per_h()
 
-    def prove(self) -> Ended:
-        """Search until the plan is proven or a limit strikes; all groups are among the columns. Return why it ended."""
-        self.branch_on_totals()
-        if self._root is None or self._good_enough() or not self._heap:
-            return self._limits.stop() or ("optimal" if self.best else "infeasible")
-        # A second time: with a good plan known, the columns that matter may be few enough for a proof.
-        for nodes in (_FIRST_NODES, self._limits.node_limit):
-            if self._good_enough():
+    def open_root(self, cuts: bool = True) -> Relaxed | None:
+        """Solve the LP of all plans, and add cuts; None if it was stopped before it was solved to the end."""
+        box = Box(self._problem)
+        relaxed = self._relaxation.solve(box, self._limits, self._cutoff(), lambda better: self._proven_for_all(box, better))
+        if relaxed is None or not (relaxed.converged or relaxed.bound >= self._cutoff()):
+            return None
+        self.prices = relaxed.prices.jobs
+        relaxed = self._tightened(box, relaxed, _ROOT_ROUNDS if cuts else 0)
+        self.root = self._node(box, relaxed, self._floor)
+        self._tell()
+        return relaxed
+
+    def first_bound(self, factor: float) -> None:
+        """Prove a bound for all plans by the LP's prices times a factor, before the LP is solved to the end."""
+        box = Box(self._problem)
+        relaxed = self._relaxation.scaled(box, self._limits, factor)
+        if relaxed is not None:
+            self._proven_for_all(box, relaxed)
+
+    def dive(self) -> None:
+        """Offer the plan of a dive from the LP of all plans."""
+        self._incumbent.offer(self._partition(dive(self._relaxation.master, Box(self._problem), self._limits)))
+
+    def _proven_for_all(self, box: Box, relaxed: Relaxed) -> None:
+        """Keep and report a first bound, before the LP is solved to the end."""
+        claimed = max(self._floor, self._problem.next_cost(relaxed.bound * self._relaxation.unit))
+        if self.root is None or claimed > self.root.claimed:
+            self.root = _Node(0, box, relaxed, claimed)
+            self._incumbent.tell(claimed)
+
+    def collect(self, budget: int, rounds: int) -> None:
+        """Add groups to the LP of all plans by searches of limited work, for so many rounds at most."""
+        few = len(self._problem.jobs) // 20
+        prices = self._relaxation.collect(Box(self._problem), self._limits, budget, few, rounds)
+        self.prices = self.prices if prices is None else prices
+
+    def near_groups(self, share: float) -> list[Members]:
+        """Return the groups in the LP of reduced cost below a share of the dearest node's price, at the prices of the first LP."""
+        if self.prices is None:
+            return []
+        master, jobs = self._relaxation.master, np.array(self.prices) / self._relaxation.unit
+        near: list[Members] = []
+        for number, block in enumerate(master.blocks):
+            here = np.flatnonzero(master.block_of == number)
+            paid = np.append(jobs[block.index], 0.0)[master.members[here]].sum(axis=1)
+            reduced = block.base()[master.train_class[here], master.nodes[here]] - paid
+            near += [self._named(column) for column in here[reduced < share * max(block.rollout_price, block.train_price)]]
+        return near
+
+    def _tightened(self, box: Box, relaxed: Relaxed, rounds: int) -> Relaxed:
+        """Add cuts that the LP of a box breaks, and solve it again, up to so many times."""
+        for _ in range(rounds):
+            if relaxed.bound >= self._cutoff() or not relaxed.converged:
+                break
+            fresh = violated(self._relaxation.master, relaxed.taken, _CUTS, _CUTS_PER_JOB)
+            if not sum(self._relaxation.master.cut(cut) for cut in fresh):
+                break
+            again = self._relaxation.solve(box, self._limits, self._cutoff())
+            if again is None or not (again.converged or again.bound >= self._cutoff()):
+                break
+            relaxed = again
+        return relaxed
+
+    def grow(self, nodes: int) -> Stopped | None:
+        """Part the cheapest part so many times; return why there is nothing left to do, None if there is."""
+        end = self.nodes + nodes
+        while self._heap:
+            if self.good_enough():
                 return "optimal"
-            if self._search_few_columns(min(nodes, self._nodes_left)):
-                return "optimal" if self.best else "infeasible"
-        while self._heap and not self._good_enough():
             if struck := self._limits.stop():
                 return struck
+            if self.nodes >= self._limits.node_limit:
+                return "node limit"
+            if self.nodes >= end:
+                return None
             node = self._heap[0][2]
-            if node.box.point:
-                heapq.heappop(self._heap)
-                undecided = self._settle(node)
-                if undecided is not None:
-                    return undecided
-            elif not self._cut(node):
+            if self._whole(node):
+                if (stopped := self._settle(node)) is not None:
+                    return stopped
+            elif not self._part(node):
                 return self._limits.stop() or "search limit"
-        return "optimal" if self.best else "infeasible"
+            self._tell()
+        return "optimal"
 
-    def improve(self) -> Ended:
-        """Look for a better plan among columns that are not all groups; the LP proves nothing then."""
-        half = self._limits.part(0.5)
-        relaxed = self._master.relax(Box.of(self._problem), half)
-        cut_short = half.stop()
-        if relaxed is None or self._limits.stop():
-            return self._limits.stop() or "time limit"
-        kept, _ = self._worth_keeping(relaxed, _MANY_COLUMNS // 2)
-        found = self._choose(kept, Box.of(self._problem), self._nodes_left)
-        # "Infeasible" says nothing either: the groups that were left out might fit.
-        return cut_short or ("search limit" if found.stopped in ("infeasible", "optimal") else found.stopped)
+    def good_enough(self) -> bool:
+        """Whether the plan is as near to the bound as was asked for."""
+        plan = self._incumbent.plan
+        return plan is not None and plan.cost_per_h <= self.lowest() * (1 + max(self._limits.target_gap, _REL))
 
-    def branch_on_totals(self) -> None:
-        """Cut boxes at fractional totals until the LP of the cheapest one has integral totals: LPs only."""
-        relaxed = self._master.relax(Box.of(self._problem), self._limits)
-        if relaxed is None:
-            return
-        self._root = self._open(Box.of(self._problem), relaxed, self._fluid)
-        while self._heap and not self._good_enough() and self._fractional(self._heap[0][2]) is not None:
-            if self._limits.stop() or not self._cut(self._heap[0][2]):
-                return
+    def lowest(self) -> float:
+        """Return the least cost, $/h, that no part excludes."""
+        if self.nodes == 0:
+            return self.bound()
+        lowest = self._heap[0][0] if self._heap else inf
+        plan = self._incumbent.plan
+        return lowest if plan is None else min(lowest, plan.cost_per_h)
 
-    def bound(self) -> Bound:
-        """Return the best bound proven so far."""
-        lowest = self._lowest()
-        if self._root is None or lowest <= self._fluid:
-            return Bound(self._fluid, "fluid")
-        proven_by_lp = not self._searched or (self.best is not None and self._lowest_by_lp() >= lowest)
-        return Bound(lowest, "LP relaxation" if proven_by_lp else "branch and bound")
+    def bound(self) -> float:
+        """Return the least of what the tree's parts claim, $/h."""
+        return self._floor if self.root is None else max(self._floor, _claimed(self.root))
 
-    def witness(self) -> Witness | None:
-        """Return the prices that prove the LP part of the bound, None if the fluid bound is better."""
-        return None if self._root is None or self.bound().proof == "fluid" else _witness(self._root)
+    def witness(self) -> tuple[Witness | None, float]:
+        """Return the prices that prove the bound, and what they prove; None and the floor if they prove no more than that."""
+        if self.root is None:
+            return None, self._floor
+        enough = self.bound()
+        if self._incumbent.plan is not None:
+            enough = min(enough, self._incumbent.plan.cost_per_h)
+        witness, value = self._proof(self.root, enough)
+        return (witness, value) if value > self._floor else (None, self._floor)
 
-    def witness_bound(self) -> float:
-        """Return what the witness proves, without one the fluid bound."""
-        return self._fluid if self.witness() is None else min(self._lowest_by_lp(), self.bound().value)
+    def _proof(self, node: _Node, enough: float) -> tuple[Witness | None, float]:
+        """Return what proves `enough`, or the most there is, with the fewest parts; corrected costs are no part of a witness."""
+        relaxed = node.relaxed
+        own = self._problem.next_cost(relaxed.bound * self._relaxation.unit) if relaxed.plain else -inf
+        if node.children is None or own >= enough:
+            return (relaxed.prices, own) if relaxed.plain else (None, -inf)
+        below, above = (self._proof(child, enough) for child in node.children)
+        if below[0] is None or above[0] is None or min(below[1], above[1]) <= own:
+            return (relaxed.prices, own) if relaxed.plain else (None, -inf)
+        assert node.measure is not None
+        prices = relaxed.prices if node is self.root else None
+        return Branch(node.measure, node.at, below[0], above[0], prices), min(below[1], above[1])
 
-    def _open(self, box: Box, relaxed: Relaxation, at_least: float) -> _Node:
-        self._boxes += 1
-        node = _Node(self._boxes, box, relaxed, max(at_least, self._problem.next_cost(relaxed.bound)))
-        # On the fewest nodes no plan costs more than every job alone: a box whose bound is higher holds no plan.
-        if relaxed.bound <= self._alone * (1 + 1e-6):
-            self._push(node)
+    def _cutoff(self) -> float:
+        """Return the bound, in units, from which on a part holds nothing that is wanted."""
+        plan, unit = self._incumbent.plan, self._relaxation.unit
+        value = self._alone + unit if plan is None else plan.cost_per_h
+        step = 1.0 - 1e-5 if self._problem.cost_unit() is not None else value / unit * _REL
+        return value / unit - step
+
+    def _node(self, box: Box, relaxed: Relaxed, at_least: float) -> _Node:
+        claimed = max(at_least, self._problem.next_cost(relaxed.bound * self._relaxation.unit))
+        # On the fewest nodes no plan costs more than every job alone: a part whose bound is higher holds no plan.
+        claimed = claimed if claimed <= self._alone * (1 + 1e-6) else inf
+        self.nodes += 1
+        self._round(relaxed)
+        node = _Node(self.nodes, box, relaxed, claimed)
+        if relaxed.bound < self._cutoff() and claimed < inf:
+            heapq.heappush(self._heap, (node.claimed, -node.number, node))
         return node
 
-    def _push(self, node: _Node) -> None:
-        heapq.heappush(self._heap, (node.claimed, node.number, node))
+    def _round(self, relaxed: Relaxed) -> None:
+        """Offer the plan that takes the LP's groups in order of their shares, each without the jobs that others have."""
+        taken = relaxed.taken
+        columns = np.flatnonzero(taken > _INTEGRAL)
+        self._incumbent.offer(self._partition(columns[np.argsort(-taken[columns], kind="stable")]))
 
-    def _cut(self, node: _Node) -> bool:
-        """Cut the cheapest box at a fractional total, or around its integral totals; False if a limit forbids it."""
-        where = self._fractional(node)
-        pool, at = where if where is not None else self._around(node)
-        boxes = node.box.cut(pool, at)
-        relaxed = [self._master.relax(box, self._limits) if self._boxes < _MAX_BOXES else None for box in boxes]
-        below, above = relaxed
-        if below is None or above is None:
-            return False
+    def _whole(self, node: _Node) -> bool:
+        """Whether the LP takes whole groups only."""
+        taken = node.relaxed.taken
+        return bool(np.abs(taken - np.round(taken)).max(initial=0.0) <= _INTEGRAL)
+
+    def _settle(self, node: _Node) -> Stopped | None:
+        """Offer the plan of an integral LP; where its groups need more nodes than were counted, solve the LP again."""
+        master = self._relaxation.master
+        columns = np.flatnonzero(node.relaxed.taken > 0.5)
+        self._incumbent.offer(self._partition(columns))
+        dearer, unknown = 0, False
+        for column in columns:
+            group, proven = self._incumbent.group(self._named(column))
+            nodes = None if group is None else group.rollout_nodes
+            if proven and nodes != int(master.nodes[column]):
+                dearer += self._relaxation.correct(int(column), nodes)
+            unknown |= not proven and nodes != int(master.nodes[column])
+        if dearer:
+            again = self._relaxation.solve(node.box, self._limits, self._cutoff())
+            if again is None:
+                return self._limits.stop() or "search limit"
+            heapq.heappop(self._heap)
+            node.relaxed, node.claimed = again, max(node.claimed, self._problem.next_cost(again.bound * self._relaxation.unit))
+            if again.bound < self._cutoff():
+                heapq.heappush(self._heap, (node.claimed, -node.number, node))
+            return None
+        if unknown or not columns.size:
+            return "search limit"
         heapq.heappop(self._heap)
-        node.pool, node.at = pool, at
-        node.children = (self._open(boxes[0], below, node.claimed), self._open(boxes[1], above, node.claimed))
-        self._tell()
-        return True
-
-    def _fractional(self, node: _Node) -> tuple[int, int] | None:
-        """Return the dearest pool whose LP total is fractional, and the whole number below; None if there is none."""
-        totals = node.relaxed.totals
-        for pool in sorted(range(len(totals)), key=lambda p: -self._problem.pools[p].price_per_node_h):
-            # Outside its limits lies a total that the LP cannot keep: there is nothing to cut there.
-            inside = node.box.low[pool] < totals[pool] < node.box.high[pool]
-            if inside and abs(totals[pool] - round(totals[pool])) > _INTEGRAL:
-                return pool, floor(totals[pool])
         return None
 
-    def _around(self, node: _Node) -> tuple[int, int]:
-        """Return a cut that brings the box nearer to the single point of its LP totals."""
-        for pool, (low, high) in enumerate(zip(node.box.low, node.box.high, strict=True)):
-            total = round(float(np.clip(node.relaxed.totals[pool], low, high)))
-            if low < total:
-                return pool, total - 1
-            if total < high:
-                return pool, total
-        raise AssertionError("a point cannot be cut")
+    def _partition(self, columns: Ints) -> list[Members]:
+        """Return groups that hold every job once: jobs that columns hold twice stay in the first."""
+        seen: set[int] = set()
+        groups = []
+        for column in columns:
+            members = tuple(k for k in self._named(column) if k not in seen)
+            seen.update(members)
+            groups += [members] if members else []
+        return [*groups, *((k,) for k in range(len(self._problem.jobs)) if k not in seen)]
 
-    def _search_few_columns(self, nodes: int) -> bool:
-        """Search the cheapest columns for a good plan; return whether that settled everything."""
-        assert self._root is not None
-        kept, cut = self._worth_keeping(self._root.relaxed, _FEW_COLUMNS)
-        if cut < inf and nodes > _FIRST_NODES:
+    def _named(self, column: np.integer) -> Members:
+        master = self._relaxation.master
+        members = master.members[column]
+        return tuple(sorted(master.blocks[int(master.block_of[column])].index[members[members >= 0]].tolist()))
+
+    def _part(self, node: _Node) -> bool:
+        """Part a node's plans in two and solve both LPs; False if there is no way, or a limit struck."""
+        where = self._branching(node)
+        if where is None:
             return False
-        found = self._choose(kept, Box.of(self._problem), nodes)
-        if cut < inf or found.stopped not in ("optimal", "infeasible"):
-            return False
-        self._searched = True
-        least = min(self._problem.next_cost(found.bound), self.best.cost_per_h if self.best else inf)
-        self._heap = [(max(claimed, least), number, node) for claimed, number, node in self._heap]
-        heapq.heapify(self._heap)
+        boxes = node.box.cut(*where)
+        solved = []
+        for box in boxes:
+            relaxed = self._relaxation.solve(box, self._limits, self._cutoff())
+            if relaxed is None or not (relaxed.converged or relaxed.bound >= self._cutoff()):
+                return False
+            solved.append(self._tightened(box, relaxed, _ROUNDS))
+        heapq.heappop(self._heap)
+        node.measure, node.at = where
+        node.children = (self._node(boxes[0], solved[0], node.claimed), self._node(boxes[1], solved[1], node.claimed))
         return True
 
-    def _settle(self, node: _Node) -> Ended | None:
-        """Decide by MILP whether a plan has at most these totals; return why it was not decided, if so."""
-        self._searched = True
-        relaxed = self._master.relax(Box((0.0,) * len(node.box.high), node.box.high), self._limits) or node.relaxed
-        for most in (_FEW_COLUMNS, _MANY_COLUMNS):
-            kept, cut = self._worth_keeping(relaxed, most)
-            if most == _FEW_COLUMNS and cut < inf and len(self._worth_keeping(relaxed, _MANY_COLUMNS)[0]) < 4 * most:
-                continue  # a refutation of some of them would not be much cheaper than one of all
-            found = self._choose(kept, node.box, self._nodes_left)
-            ended = found.stopped in ("optimal", "infeasible")
-            if ended and (found.chosen is not None or cut == inf):
-                self._tell()
+    def _branching(self, node: _Node) -> tuple[Measure, int] | None:
+        """Return the measure whose two sides promise the highest bounds, and where to part it."""
+        master, taken = self._relaxation.master, node.relaxed.taken
+        total = total_to_part(master, node.box, taken, [pool.price_per_node_h for pool in self._problem.pools])
+        if total is not None:
+            return total
+        options = fractional_counts(master, node.box, taken)[:_PEEKED]
+        if len(options) == 1:
+            return options[0]
+        if options:
+            master.enter(node.box)
+            if master.solve(node.box, self._limits.left_s) is None:
                 return None
-            if self._limits.stop() or self._nodes_left <= 1:
-                break
-        self._push(node)
-        return self._limits.stop() or ("node limit" if self._nodes_left <= 1 else "search limit")
-
-    def _choose(self, kept: Ints, box: Box, nodes: int) -> Selection:
-        """Run the MILP and keep what it finds."""
-        found = choose(self._problem, self._columns, kept, box, self._limits, nodes, self._seed, self._progress)
-        self._nodes_left = max(1, self._nodes_left - found.nodes)
-        if found.chosen is not None:
-            groups = ([int(k) for k in self._columns.members[column] if k >= 0] for column in found.chosen)
-            plan = solution_of(self._problem, groups)
-            if self.best is None or plan.cost_per_h < self.best.cost_per_h - 1e-9:
-                self.best = plan
-        return found
-
-    def _worth_keeping(self, relaxed: Relaxation, most: int) -> tuple[Ints, float]:
-        """Return the columns that can be part of a better plan, and the reduced cost beyond which any were left out."""
-        reduced = relaxed.reduced_cost
-        cut = inf
-        kept = np.arange(len(reduced))
-        if self.best is not None:
-            kept = np.flatnonzero(reduced <= self.best.cost_per_h - relaxed.bound + 1e-6)
-        if len(kept) > most:
-            cut = float(np.partition(reduced[kept], most)[most])
-            kept = kept[reduced[kept] < cut]
-        single = np.flatnonzero((self._columns.members >= 0).sum(axis=1) == 1)
-        return np.union1d(kept, single).astype(np.int32), cut
-
-    def _good_enough(self) -> bool:
-        allowed = max(self._limits.target_gap, 1e-9)
-        return self.best is not None and gap(self.best.cost_per_h, self._lowest()) <= allowed
-
-    def _lowest(self) -> float:
-        """Return the least cost that no box excludes."""
-        open_boxes = self._heap[0][0] if self._heap else inf
-        return min(open_boxes, self.best.cost_per_h) if self.best is not None else open_boxes
-
-    def _lowest_by_lp(self) -> float:
-        """Return what the LPs alone prove."""
-        assert self._root is not None
-        return min(self._problem.next_cost(leaf.relaxed.bound) for leaf in _leaves(self._root))
-
-    def _progress(self, value: float, bound: float | None) -> None:
-        """Report from inside a MILP; its own bound is that of one box or of some columns only, so it is not shown."""
-        known = self.best.cost_per_h if self.best is not None else inf
-        self._report(min(value, known), self._shown_bound(min(value, known)))
+            value = [node.relaxed.bound, max(node.relaxed.bound, self._cutoff())]
+            scores = []
+            for measure, at in options:
+                gains = [
+                    min(max(master.peek(measure, side.of(measure), node.box, _STEPS), value[0]), value[1]) - value[0]
+                    for side in node.box.cut(measure, at)
+                ]
+                scores.append(max(gains[0], 1e-3) * max(gains[1], 1e-3))
+            return options[int(np.argmax(scores))]
+        pair = fractional_pair(master, node.box, taken)
+        return None if pair is None else (Together(*pair), 0)
 
     def _tell(self) -> None:
-        if self.best is not None:
-            self._report(self.best.cost_per_h, self._shown_bound(self.best.cost_per_h))
-
-    def _shown_bound(self, value: float) -> float:
-        return min(value, max(self._fluid, self._lowest() if self._heap else self._fluid))
+        lowest = self.lowest()
+        self._incumbent.tell(max(self._floor, lowest) if lowest < inf else None)
 
 
-def _leaves(node: _Node) -> list[_Node]:
-    return [node] if node.children is None else [leaf for child in node.children for leaf in _leaves(child)]
-
-
-def _witness(node: _Node) -> Witness:
-    if node.children is None:
-        return Leaf(tuple(map(float, node.relaxed.job_prices)), tuple(map(float, node.relaxed.pool_prices)))
-    below, above = node.children
-    return Branch(node.pool, node.at, _witness(below), _witness(above))
+def _claimed(node: _Node) -> float:
+    """Return the least bound claimed by the ends of a tree."""
+    least, pending = inf, [node]
+    while pending:
+        node = pending.pop()
+        children = node.children
+        if children is None:
+            least = min(least, node.claimed)
+        else:
+            pending += children
+    return least

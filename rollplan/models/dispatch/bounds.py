@@ -6,11 +6,12 @@ requests R takes exactly
     a * S + sum over R of w_j,     w_j = b * L_j + c * K_j,    K_j = L_j * prompt_j + L_j * (L_j + 1) / 2
 
 since S counts the steps, L_j the tokens, and K_j the tokens that request j attends to. S is at least the longest L_j of
-R and at least sum over R of o_j, where o_j is the share of the instance that j occupies, times L_j. Three arguments:
+R and at least sum over R of o_j, where o_j is the share of the instance that j occupies, times L_j. Four arguments:
 
     alone        the longest request takes a * L_j + w_j wherever it is
     pigeonhole   some instance has M of the N (M - 1) + 1 longest requests
     fluid        requests may be cut in pieces: then contiguous pieces of the sorted requests are best (see `_fluid`)
+    whole        they may not: work that is the same on every instance is P||Cmax (`models/pcmax`, bounds in closed form)
 
 Tables are replaced by affine laws that no step undercuts (`minorants`).
 """
@@ -23,10 +24,17 @@ from rollplan.models.certified import Bound, Proof
 from rollplan.models.dispatch.minorants import minorants
 from rollplan.models.dispatch.problem import DispatchProblem
 from rollplan.models.latency import AffineLatency, FloatArray, IntArray
+from rollplan.models.pcmax.bounds import lower_bound as pcmax_bound
+from rollplan.models.pcmax.problem import PcmaxProblem
+from rollplan.models.pcmax.solution import lpt
 
 _WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the longest request, as against occupancy, in the bound on an instance's steps."""
 _ROUNDING = 1e-12
+_MOST_EACH = 16
+"""Requests per instance up to which `whole` is tried; of more, the fluid bound is as good."""
+_UNITS = 2**16
+"""Whole numbers of work in an average instance."""
 
 
 def lower_bound(problem: DispatchProblem) -> Bound:
@@ -50,6 +58,11 @@ def lower_bound(problem: DispatchProblem) -> Bound:
             cut = _fluid(lengths, mass, weight * fixed_s, problem.instances, best)
             if cut > best:
                 best, proof = cut, "fluid"
+            if weight in (0.0, 1.0):
+                steps_s = weight * fixed_s * float(lengths[-1])
+                whole = steps_s + _whole(mass, problem.instances, best - steps_s)
+                if whole > best:
+                    best, proof = whole, "closed form"
     return Bound(best * (1 - _ROUNDING), proof)
 
 
@@ -89,6 +102,15 @@ def _pigeonhole(law: AffineLatency, lengths: IntArray, prompt: int, instances: i
     attended = attended_tokens(np.full_like(least, prompt), least)
     ms = law.fixed_ms * steps + count * (law.per_sequence_ms * least + law.per_kilotoken_ms * attended / 1000)
     return float(ms.max() / 1000)
+
+
+def _whole(mass: FloatArray, instances: int, known: float) -> float:
+    """Return a bound on the largest sum of masses of an instance, 0 where it cannot be above `known` or hardly will."""
+    unit = float(mass.sum()) / instances / _UNITS
+    if mass.size > _MOST_EACH * instances or unit <= 0:
+        return 0.0
+    whole = PcmaxProblem.rounded_down(mass.tolist(), instances, unit)
+    return pcmax_bound(whole).value * unit if lpt(whole).makespan * unit > known else 0.0
 
 
 def _fluid(lengths: IntArray, mass: FloatArray, longest_s: float, instances: int, known: float) -> float:

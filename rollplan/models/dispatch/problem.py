@@ -53,9 +53,12 @@ class DispatchProblem:
         budget = self.admission.kv_tokens
         if budget is not None and self.final_tokens.max() > budget:
             worst = int(self.final_tokens.argmax())
+            needed = int(self.final_tokens[worst])
+            longest = int((budget - self.prompt_tokens[self.final_tokens > budget]).min())
+            shorter = f", or limit outputs to {longest} tokens" if longest >= 1 else ""
             raise ValueError(
-                f"request {worst} needs {self.final_tokens[worst]} tokens of KV cache, an instance has {budget}; "
-                "raise kv_tokens (more GPUs per instance) or limit the output"
+                f"request {worst} needs {needed} tokens of KV cache, an instance has {budget}; "
+                f"raise kv_tokens to {needed} (more GPUs per instance){shorter}"
             )
 
     def __len__(self) -> int:

@@ -19,12 +19,13 @@ from rollplan.models.dispatch.recall import with_recall
 from rollplan.models.dispatch.solution import DispatchSolution, scored
 from rollplan.models.errors import InfeasibleError
 from rollplan.models.latency import IntArray
+from rollplan.planner.dispatch.balanced import balanced
 from rollplan.planner.dispatch.contiguous import contiguous
 from rollplan.planner.dispatch.deal import even, in_turn, longest_first, ranked, snake
 from rollplan.planner.dispatch.improve import improve
 from rollplan.planner.dispatch.skewness import skewness_aware
 
-Method = Literal["best", "exact", "even", "even+lpt", "round-robin", "snake", "skew-sum", "skew-max", "contiguous"]
+Method = Literal["best", "exact", "even", "even+lpt", "round-robin", "snake", "skew-sum", "skew-max", "contiguous", "balanced"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 HEURISTICS: Mapping[str, Callable[[DispatchProblem, int], list[IntArray]]] = MappingProxyType(
@@ -36,6 +37,7 @@ HEURISTICS: Mapping[str, Callable[[DispatchProblem, int], list[IntArray]]] = Map
         "skew-sum": lambda problem, _: skewness_aware(problem, "sum"),
         "skew-max": lambda problem, _: skewness_aware(problem, "max", "equalised"),
         "contiguous": lambda problem, _: contiguous(problem),
+        "balanced": lambda problem, _: balanced(problem),
     }
 )
 """Orders by name, given a problem and a seed. All but `even` run the longest first in every instance."""
@@ -61,7 +63,10 @@ class Candidate:
 def candidates(
     problem: DispatchProblem, seed: int = 0, recall: float | None = 1.0, stop: Callable[[], object] = lambda: None
 ) -> list[Candidate]:
-    """Return what each heuristic makes, then `improved`, which starts from the best of them; all look at estimates only.
+    """Return what each heuristic makes, then `improved`; all look at estimates only.
+
+    `improved` starts from the best of them, and where this is `balanced` from the next one, too: more work need not be a
+    worse start, since requests slow each other down.
 
     recall: of the ranker. Below 1, the expected makespan is the mean of `DRAWS` simulations in which requests of the tail
     and others have exchanged their lengths (`with_recall`). None: no ranker, so only `even`, which asks for no lengths.
@@ -72,8 +77,10 @@ def candidates(
     rng = np.random.default_rng(seed)
     truths = [seen] if recall == 1 else [with_recall(seen, recall, rng).as_estimated() for _ in range(DRAWS)]
     found = [_candidate(seen, truths, name, seed) for name in HEURISTICS]
-    improved = improve(seen, _arrays(_best(found)), stop)
-    return [*found, Candidate("improved", scored(seen, improved), _expected_s(truths, improved))]
+    starts = dict.fromkeys([_best(found), _best([each for each in found if each.name != "balanced"])])
+    improved = [improve(seen, _arrays(start), stop) for start in starts]
+    expected_s, orders = min(((_expected_s(truths, orders), orders) for orders in improved), key=lambda each: each[0])
+    return [*found, Candidate("improved", scored(seen, orders), expected_s)]
 
 
 def solve(

@@ -25,6 +25,17 @@ def served(one: Permit, asking: str) -> str:
     return order
 
 
+def turns(one: Permit, count: int) -> str:
+    """Let both jobs ask all the time and say who was served."""
+    order = ""
+    for _ in range(count):
+        for job in "AB":
+            one.ask(job)
+        order += one.grant() or "-"
+        one.release(order[-1])
+    return order
+
+
 def test_round_robin_waits_for_the_job_whose_turn_it_is() -> None:
     """The resource idles although B is ready: the order must be the same on all resources (docs/round_robin.md)."""
     one = permit()
@@ -102,3 +113,34 @@ def _asked(one: Permit, jobs: str) -> Permit:
     for job in jobs:
         one.ask(job)
     return one
+
+
+def test_a_timetable_gives_short_jobs_more_turns() -> None:
+    """A runs at 0 and 60 of every 100 s, B at 30; whoever is early waits, as in round robin."""
+    one = Permit("AB", "round-robin", [(0.0, 60.0), (30.0,)], 100.0)
+    join_all([one], "A", 6)
+    join_all([one], "B", 3)
+    assert served(one, "B") == ""
+    assert turns(one, 6) == "ABAABA"
+
+
+def test_a_turn_may_begin_before_the_period_that_it_belongs_to() -> None:
+    """The rollout of an iteration may start a period before its training: B's first turn at -70 comes before A's at -10."""
+    one = Permit("AB", "round-robin", [(-10.0,), (-70.0, 20.0)], 100.0)
+    join_all([one], "A", 2)
+    join_all([one], "B", 4)
+    assert served(one, "A") == ""
+    assert turns(one, 6) == "BABBAB"
+
+
+def test_a_job_of_a_timetable_that_comes_back_gets_its_first_turn_not_passed() -> None:
+    """A had its turns at 0 and 60 and at 100; its next is that at 160, also after many periods."""
+    one = Permit("AB", "round-robin", [(0.0, 60.0), (30.0,)], 100.0)
+    join_all([one], "A", 300)
+    for _ in range(250):
+        one.ask("A")
+        assert one.grant() == "A"
+        one.release("A")
+    one.leave("A")
+    assert one.first_turn("A") == 250
+    assert one.first_turn("B") == 125

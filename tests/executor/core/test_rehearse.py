@@ -141,3 +141,25 @@ def test_switches_count_in_every_iteration() -> None:
     records, _ = rehearse(replace(alone, jobs=(run,)))
     phases = [(one.kind, one.start_s, one.end_s) for one in records]
     assert phases == [("rollout", 0, 2.5), ("train", 2.5, 3.75), ("sync", 3.75, 3.875), ("rollout", 3.875, 6.375), ("train", 6.375, 7.625)]
+
+
+def test_a_timetable_is_executed_in_its_order_and_at_its_period() -> None:
+    """One long job and two short ones at twice its rate: 870 s per period, as planned, though nobody looks at a clock.
+
+    Rollout and training seconds (746, 124), (314, 118), (314, 118), own rollout nodes, one training pool.
+    """
+    moments = {"0": (0.0,), "1": (124.0, 556.0), "2": (242.0, 674.0)}
+    starts = {"0": (-746.0,), "1": (-190.0, 242.0), "2": (-78.0, 360.0)}
+    plain = group([746, 314, 314], [124, 118, 118], [(0,), (1,), (2,)])
+    resources = tuple(
+        replace(one, moments=tuple((moments if one.kind == "train" else starts)[name] for name in one.jobs), period_s=870.0)
+        for one in plain.resources
+    )
+    counted = {"0": 5, "1": 10, "2": 10}
+    jobs = tuple(replace(run, iterations=counted[run.name]) for run in plain.jobs)
+    records, _ = rehearse(replace(plain, resources=resources, jobs=jobs))
+    trainings = [one for one in records if one.kind == "train"]
+    order = "".join(one.job for one in trainings)
+    assert order == "01212" * 5
+    begins = [one.start_s for one in trainings if one.job == "0"]
+    assert [later - earlier for earlier, later in pairwise(begins[1:])] == [870.0] * 3
