@@ -96,3 +96,24 @@ def test_the_executor_benchmark_trains_the_same_alone_together_and_migrated() ->
     assert [line.split(", ")[-1] for line in lines if line.startswith(("grpo", "ppo"))] == ["as alone", "as alone"]
     moved = [line.split("  ")[-1] for line in lines if line.startswith(("left", "right"))]
     assert all(re.fullmatch(r"identical, [1-9]\d* moves", text) for text in moved), moved
+
+
+def test_the_fleet_benchmark_checks_every_plan_and_prints_a_row_with_peers(tmp_path: Path) -> None:
+    """By the closed form, beside a CP-SAT model that finds the same optimum, and with gangs by timetables."""
+    names = ("name", "rollout_s", "train_s", "sync_s", "slo", "rollout_nodes", "train_nodes", "rollout_memory_gb", "train_memory_gb")
+    rows = [("a", 100, 40, 5, 2.0, 2, 1, 300, 300), ("b", 90, 50, 5, 2.0, 2, 1, 300, 300), ("c", 95, 45, 5, 2.0, 2, 1, 300, 300)]
+    prices = {"rollout_node_price_cents_per_h": 1480, "train_node_price_cents_per_h": 4224}
+    jobs = [dict(zip(names, row, strict=True)) for row in rows]
+    known = {"ub": 7184, "lb": 7184}
+    instance = {"name": "three", **prices, "node_memory_gb": 2048, "max_group_size": 5, "jobs": jobs, "best_known_cents_per_h": known}
+    (tmp_path / "three.json").write_text(json.dumps(instance))
+    for option in ((), ("--gang",)):
+        row = run("fleet.py", "--instances", str(tmp_path), "--time-limit", "20", "--peers", "cp-sat", *option)[-1].split(" | ")
+        assert row[0] == "| three"
+        assert row[6] == "optimal"
+        assert option or (row[2].startswith("71.84"), row[8].startswith("1.000")) == (True, True)
+
+
+def test_the_multi_rate_benchmark_finds_no_late_end() -> None:
+    """Frozen orders under shorter phases."""
+    assert run("multi_rate.py", "--seeds", "1", "--jobs", "7")[-1].startswith("Timetables by order: 0 late ends in ")

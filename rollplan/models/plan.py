@@ -180,6 +180,8 @@ class Plan(Strict):
                 raise refusal(f"names a pool in groups[{number}] that it does not have", "plan again")
             if group.period_s <= 0 or group.expected_period_s <= 0 or any(min(job.solo_s, job.expected_solo_s) <= 0 for job in group.jobs):
                 raise refusal(f"has a time in groups[{number}] that is not positive", "plan again")
+            if any(len(run.rollout_at_s) != len(job.rollout_nodes) for job in group.jobs for run in job.runs):
+                raise refusal(f"has a run in groups[{number}] without one start for each of the job's rollout nodes", "plan again")
             if group.binds.split(" ")[0] not in ("job", "training", "rollout", "order"):
                 raise refusal(f"does not say in groups[{number}].binds what binds", "plan again")
         for number, split in enumerate(self.splits):

@@ -20,6 +20,8 @@ from rollplan.planner.timetables import held, law_of, rated_columns, without_sla
 
 Method = Literal["exact", "lossless", "paper", "greedy", "random", "solo"]
 _FEW_JOBS = 1000
+_SHARE = 0.3
+"""Of the time that is left: for strict round robin, where jobs may run several times, and for the list of all groups then."""
 METHODS: tuple[Method, ...] = ("exact", "lossless", "paper", "greedy", "random", "solo")
 
 
@@ -40,7 +42,13 @@ def solve(
         start = best_heuristic(problem, seed, limits.interrupted)
         if start is not None and law is not None:
             start = held(problem, start, law)
-        found = exact(problem, limits, start, seed, report, law, rated_columns(problem, limits.stop))
+        columns = None
+        if problem.max_rate > 1:
+            start = _strict_or(start, problem, limits, seed)
+            # A list that is not complete proves nothing; what is left of the time is better spent on plans.
+            columns = rated_columns(problem, limits.part(_SHARE).stop)
+            columns = columns if columns is not None and columns.complete else None
+        found = exact(problem, limits, start, seed, report, law, columns)
         return replace(found, solution=without_slack(problem, found.solution), seconds=monotonic() - begun)
     solution = heuristic(problem, method, seed, limits.stop)
     if solution is not None and law is not None:
@@ -54,6 +62,16 @@ def solve(
     report(solution.cost_per_h, bound.value)
     stopped: Literal["optimal", "heuristic"] = "optimal" if gap(solution.cost_per_h, bound.value) <= 1e-9 else "heuristic"
     return Certified(solution, solution.cost_per_h, bound, stopped, monotonic() - begun, seed, witness, bound.value)
+
+
+def _strict_or(start: ColocationSolution | None, problem: ColocationProblem, limits: Limits, seed: int) -> ColocationSolution | None:
+    """Return the best plan of strict round robin if it is cheaper than `start`: several runs per period never cost more."""
+    strict, part = replace(problem, max_rate=1), limits.part(_SHARE)
+    try:
+        found = exact(strict, part, None, seed, silent, law_of(strict, part, seed)).solution
+    except (InfeasibleError, NoSolutionError):
+        return start
+    return found if start is None or found.cost_per_h < start.cost_per_h else start
 
 
 def heuristic(

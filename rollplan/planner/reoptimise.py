@@ -147,12 +147,13 @@ class _Groups:
 
     def feasible(self, members: Members) -> Group | None:
         """Return the group of these jobs, None if they cannot share nodes."""
-        if self.law is not None:
-            return self.law.fewest(members)[0]
+        # Old groups may hold what no longer goes together; the laws are only asked about pools, sizes and memory that fit.
         if len({(self.problem.jobs[k].rollout_pool, self.problem.jobs[k].train_pool) for k in members}) > 1:
             return None
-        group = group_of(self.problem, list(members))
-        return None if group_faults(self.problem, group) else group
+        if len(members) > self.problem.max_group_size:
+            return None
+        group = group_of(self.problem, list(members)) if self.law is None else self.law.fewest(members)[0]
+        return None if group is None or group_faults(self.problem, group) else group
 
     def nodes(self, members: Members) -> int:
         """Return the fewest rollout nodes, very many if the jobs cannot share nodes."""

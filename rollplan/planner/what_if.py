@@ -4,6 +4,7 @@ gpus=+8                     more GPUs in the only pool; gpus.h100=+8 names it
 samples_per_prompt=16       any key of the job's split, its workload, lengths, engine or trainer by its own name
 trainer.tp=[1, 2]           where a name is not unique, the path from `split`
 pools.h100.price=2.5 $/h    anything else of the scenario, by its path from the top
+max_rate=2                  what holds for all co-located jobs
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ _SECTIONS: tuple[tuple[tuple[str, ...], type[BaseModel]], ...] = (
     (("trainer",), TrainerSettings),
 )
 """Where a key may stand in a split, in the order in which it is looked for."""
+
+_OF_ALL_JOBS = ("max_group_size", "max_rate", "sync_holds", "overheads")
+"""Keys at the top of a scenario that hold for all co-located jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ def _parse(change: str) -> tuple[str, str]:
 
 def _apply(content: dict[str, Any], key: str, text: str, job: str | None) -> None:
     path = key.split(".")
-    if path[0] in content and len(path) > 1 and path[0] != "jobs":
+    if (path[0] in content and len(path) > 1 and path[0] != "jobs") or key in _OF_ALL_JOBS:
         _put(content, path, key, text)
         return
     split = _split_of(content, key, job)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
+from time import sleep
 
 import pytest
 
@@ -12,6 +13,7 @@ from rollplan.models.certified import Limits
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
 from rollplan.models.colocation.rates import RateTimetables
 from rollplan.models.colocation.verify import verify
+from rollplan.planner import colocation
 from rollplan.planner.colocation import solve
 
 POOLS = (NodePool("h20", 14.80, 2000.0), NodePool("h800", 42.24, 2000.0))
@@ -74,3 +76,18 @@ def test_the_planner_hosts_fig_10b_on_three_and_one_nodes() -> None:
     assert timetable is not None
     assert timetable.period_s == pytest.approx(870)
     assert verify(problem, found.solution) != ()  # two runs are more than strict round robin allows
+
+
+def test_a_fleet_whose_groups_cannot_be_listed_in_time_costs_no_more_than_strict_round_robin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of all groups may take its share of the limit and no more; strict round robin is searched before."""
+    problem = drawn(1, 30)
+
+    def never_listed(problem: ColocationProblem, stop: Callable[[], object]) -> None:
+        while not stop():
+            sleep(0.01)
+
+    monkeypatch.setattr(colocation, "rated_columns", never_listed)
+    strict = solve(replace(problem, max_rate=1), limits=Limits(10))
+    found = solve(problem, limits=Limits(5))
+    assert found.value <= strict.value + 1e-9
+    assert not verify(problem, found.solution)

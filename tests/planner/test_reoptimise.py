@@ -271,3 +271,18 @@ def test_the_same_seed_gives_the_same_plan_whatever_the_hash_seed() -> None:
         for hash_seed in ("1", "2")
     }
     assert len(answers) == 1
+
+
+@pytest.mark.parametrize("max_rate", [1, 3])
+def test_old_groups_that_no_longer_go_together_are_taken_apart_where_laws_decide_groups(max_rate: int) -> None:
+    """Gangs: a job whose pool changed, a training node that became too small, and a group larger than now allowed."""
+    gang = JobData("a", 3.0, 10.0, 5.0, rollout_nodes=2, gang=True, train_memory_gib=900.0)
+    jobs = (gang, replace(gang, name="b", rollout_pool=2), replace(gang, name="c"), replace(gang, name="d"))
+    problem = ColocationProblem((*POOLS, NodePool("H100", 20.0, 2048)), jobs, max_group_size=2, max_rate=max_rate)
+    for before in ([["a", "b"], ["c", "d"]], [["a", "c", "d"], ["b"]]):
+        found = reoptimise(problem, before)
+        assert not verify(problem, found.plan.solution)
+    heavy = replace(problem, jobs=tuple(replace(job, train_memory_gib=1100.0) for job in jobs))
+    found = reoptimise(heavy, [["a", "c"], ["b"], ["d"]])
+    assert not verify(heavy, found.plan.solution)
+    assert all(len(group.jobs) == 1 for group in found.plan.solution.groups)

@@ -316,3 +316,22 @@ def test_a_plan_without_its_splits_is_refused(one: Plan, count: int) -> None:
     """There would be nothing to compare with."""
     with pytest.raises(InputError, match="does not hold exactly the splits of its scenario; plan again"):
         what_if(one.model_copy(update={"splits": one.splits * count}), ["prompts=16"])
+
+
+def test_a_rule_for_all_co_located_jobs_may_be_changed_by_its_name() -> None:
+    """Fig. 10b of RollMux, one long and one short job: the short one may run twice, and both fit on one pair of nodes more."""
+    scenario = Scenario.from_yaml(
+        """
+name: long_and_short
+overheads: zero
+pools:
+  h20: {role: rollout, gpu: H20, price: 1.85 $/h, memory: 2 TB}
+  h800: {role: train, gpu: H800, price: 5.28 $/h, memory: 2 TB}
+jobs:
+  - {name: E, slo: 1.1, sync: 0 s, rollout: {time: 746 s, memory: 100 GB}, train: {time: 124 s, memory: 100 GB}}
+  - {name: D, slo: 1.1, sync: 0 s, rollout: {time: 314 s, memory: 100 GB}, train: {time: 118 s, memory: 100 GB}}
+"""
+    )
+    (variant,) = what_if(plan(scenario), ["max_rate=2"])
+    assert variant.plan is not None
+    assert variant.plan.cost_per_h == 71.84

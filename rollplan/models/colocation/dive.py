@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 
 from rollplan.models.certified import Limits
-from rollplan.models.colocation.block import Ints
+from rollplan.models.colocation.block import Floats, Ints
 from rollplan.models.colocation.master import Master
 from rollplan.models.colocation.measures import Box
 
@@ -26,23 +26,23 @@ def dive(master: Master, box: Box, limits: Limits) -> Ints:
     master.enter(box)
     taken: list[int] = []
     covered: list[set[int]] = [set() for _ in master.blocks]
-    while not limits.stop():
-        found = master.solve(box, limits.left_s)
-        if found is None:
-            break
-        options = [int(column) for column in np.flatnonzero(found.taken > _TAKEN) if not _held(master, column, covered)]
-        if not options:
-            break
-        options.sort(key=lambda column: (-found.taken[column], column))
-        certain = sum(found.taken[column] >= _WHOLE for column in options)
-        step = []
-        for column in options[: max(certain, ceil(_LEAST * len(options)))]:
-            if not _held(master, column, covered):
-                covered[int(master.block_of[column])] |= _members(master, column)
-                step.append(column)
-        master.fix(step)
-        taken += step
-    master.release(taken)
+    found = master.solve(box, limits.left_s)
+    with master.fixing() as fix:
+        while found is not None and not limits.stop():
+            share: Floats = found.taken
+            options = [int(column) for column in np.flatnonzero(share > _TAKEN) if not _held(master, int(column), covered)]
+            if not options:
+                break
+            options.sort(key=lambda column: (-float(share[column]), column))
+            certain = int((share[options] >= _WHOLE).sum())
+            step = []
+            for column in options[: max(certain, ceil(_LEAST * len(options)))]:
+                if not _held(master, column, covered):
+                    covered[int(master.block_of[column])] |= _members(master, column)
+                    step.append(column)
+            fix(step)
+            taken += step
+            found = master.solve(box, limits.left_s)
     return np.array(taken, dtype=np.int64)
 
 

@@ -15,7 +15,7 @@ from rollplan.models.certified import Bound, Certified, Limits, Report, Stopped,
 from rollplan.models.colocation.block import Block, Floats, blocks_of, cost_unit
 from rollplan.models.colocation.closed_form import fluid_bound, impossible
 from rollplan.models.colocation.columns import Columns, enumerate_groups
-from rollplan.models.colocation.incumbent import Incumbent, Timetables
+from rollplan.models.colocation.incumbent import Incumbent, Members, Timetables
 from rollplan.models.colocation.kernel import Kernel, never
 from rollplan.models.colocation.listing import SCANNED_BY_NUMPY, Listing, list_all
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
@@ -34,11 +34,11 @@ _LISTED = 2_000_000
 _SEARCHED_AT_ONCE = 1_500
 """With fewer groups the tree needs no plan to start from."""
 _WORK_BEFORE, _WORK_AFTER, _WORK_BETWEEN, _MOST_WORK = 20_000, 40_000, 20_000, 320_000
-"""Work for each job of the search for better plans: before the first LP, after it, and between so many nodes of the tree, where it
-doubles up to the last number as long as it finds nothing."""
+"""Work for each job of the search for better plans: before the first LP, after it, and between so many nodes of the tree (times
+jobs), where it doubles up to the last number as long as the bound stands still."""
 _NEAR = 0.1
 """Groups with reduced cost below this share of the dearest node's price link jobs to neighbourhoods."""
-_NODES_AT_ONCE = 30
+_NODES_TIMES_JOBS = 3_000
 _LIMITED, _LIMITED_ROUNDS = 3_000, 2
 """Work of the first searches for each leader and pair of node counts, and their rounds: most groups are found early."""
 _CUT, _HEAVY = 600, 2_000_000_000
@@ -127,27 +127,36 @@ class _Solver:
         listed = [pricer for pricer in pricers if isinstance(pricer, Listing)]
         if len(listed) == len(pricers) and sum(map(len, listed)) < _SEARCHED_AT_ONCE:
             return search.grow(self._limits.node_limit) or "node limit" if search.open_root() else self._limits.stop() or "search limit"
-        self._improve(_WORK_BEFORE)
         large = len(self._problem.jobs) > _CUT
+        self._improve(_WORK_BEFORE // 2 if large else _WORK_BEFORE)
         if len(listed) < len(pricers):
             begin(relaxation, self._guess(blocks), self._limits, _THREADS)
             search.collect(_LIMITED, _LIMITED_ROUNDS)
         if large and not search.good_enough():
-            search.dive()
-            self._improve(_WORK_BETWEEN)
             search.first_bound(_SCALED)
+            self._improve(_WORK_BETWEEN, search.dive())
             search.collect(_LIMITED, _LIMITED_ROUNDS)
         before = relaxation.work
         if search.open_root(cuts=not large) is None:
             return self._limits.stop() or "search limit"
         if not search.good_enough():
-            search.dive()
-            self._improve(_WORK_AFTER)
+            self._improve(_WORK_AFTER, search.dive())
         if large and relaxation.work - before > _HEAVY:
             return self._only_improve(search)
-        work = _WORK_BETWEEN
-        while (ended := search.grow(_NODES_AT_ONCE)) is None:
-            work = _WORK_BETWEEN if self._improve(work) else min(2 * work, _MOST_WORK)
+        return self._grow(search)
+
+    def _grow(self, search: Search) -> Stopped:
+        """Let tree and plan improve by turns; where the bound stands still, the search for plans gets more and more of the work."""
+        at_once = max(4, _NODES_TIMES_JOBS // len(self._problem.jobs))
+        work, turn = _WORK_BETWEEN, 0
+        before = search.lowest()
+        while (ended := search.grow(at_once)) is None:
+            stuck = search.lowest() <= before
+            before = search.lowest()
+            work = min(2 * work, _MOST_WORK) if stuck else _WORK_BETWEEN
+            # By turns from the best plan and from the LP of the cheapest part, which leads elsewhere.
+            self._improve(work, search.dive() if turn % 2 else None)
+            turn += 1
         return ended
 
     def _only_improve(self, search: Search) -> Stopped:
@@ -167,12 +176,12 @@ class _Solver:
         prices[improver.fleet.index] = improver.prices * improver.fleet.unit / cost_unit(self._problem)
         return [prices[block.index] for block in blocks]
 
-    def _improve(self, work: int) -> bool:
-        """Search for a better plan in neighbourhoods of the best one, `work` for each job; return whether there is one."""
+    def _improve(self, work: int, start: list[Members] | None = None) -> bool:
+        """Search for a better plan in neighbourhoods of the best one, or of `start`, `work` for each job; return whether there is one."""
         search, plan = self._search, self._incumbent.plan
         if search is None or search.good_enough():
             return False
-        groups = None if plan is None else [group.jobs for group in plan.groups]
+        groups = start if start is not None or plan is None else [group.jobs for group in plan.groups]
         amount = work * len(self._problem.jobs) // (1 if HAVE_COMPILER else _SLOWER)
         duals, columns = search.prices, search.near_groups(_NEAR)
         improvers = self._made_improvers()
@@ -200,6 +209,8 @@ class _Solver:
     def answer(self, ended: Stopped) -> Certified[ColocationSolution]:
         """Return what is known now."""
         self._answered = True
+        # A part of the search that the clock cut short ends like one that reached a limit of its own.
+        ended = (self._limits.stop() or ended) if ended == "search limit" else ended
         plan, search = self._incumbent.plan, self._search
         if plan is None:
             if ended == "optimal":

@@ -64,7 +64,8 @@ class Listing:
         padded = np.append(prices, 0.0)
         extra = self._extra(rules)
         if HAVE_COMPILER and len(self) > SCANNED_BY_NUMPY:
-            best, where = np.full((len(prices), most), np.inf), np.full((len(prices), most), -1, dtype=np.int64)
+            best: Floats = np.full((len(prices), most), np.inf)
+            where: Ints = np.full((len(prices), most), -1, dtype=np.int64)
             done = scan_groups(
                 self.members,
                 self.train_class,
@@ -150,5 +151,5 @@ def _listed(kernel: Kernel, first: int, end: int, most: int, stop: Stop) -> tupl
     )
     if next_leader < end:
         return None
-    members = members[:count].copy()
-    return members, classes[:count].copy(), kernel.settled(members, nodes[:count])
+    found: Ints = members[:count].copy()
+    return found, classes[:count].copy(), kernel.settled(found, nodes[:count])

@@ -16,7 +16,8 @@ units (`block.cost_unit`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf, isfinite
 
@@ -150,16 +151,23 @@ class Master:
         basis.col_status, basis.row_status, basis.valid = status, [*(lower[bool(row)] for row in rows), *others], True
         self._lp.setBasis(basis)
 
-    def fix(self, columns: Sequence[int]) -> None:
-        """Take columns whole until they are released."""
-        for column in columns:
-            self._lp.changeColBounds(int(self._place[column]), 1.0, 1.0)
-        self._lp.setOptionValue("simplex_strategy", 1)
+    @contextmanager
+    def fixing(self) -> Iterator[Callable[[Sequence[int]], None]]:
+        """Give a function that takes columns whole; all are released in the end, and the basis is that of the beginning."""
+        basis, fixed = self._lp.getBasis(), list[int]()
 
-    def release(self, columns: Sequence[int]) -> None:
-        """Give fixed columns back their limits."""
-        for column in columns:
-            self._lp.changeColBounds(int(self._place[column]), 0.0, 0.0 if self._closed[column] else highspy.kHighsInf)
+        def fix(columns: Sequence[int]) -> None:
+            for column in columns:
+                self._lp.changeColBounds(int(self._place[column]), 1.0, 1.0)
+                fixed.append(int(column))
+            self._lp.setOptionValue("simplex_strategy", 1)
+
+        try:
+            yield fix
+        finally:
+            for column in fixed:
+                self._lp.changeColBounds(int(self._place[column]), 0.0, 0.0 if self._closed[column] else highspy.kHighsInf)
+            self._lp.setBasis(basis)
 
     def drop(self, column: int) -> bool:
         """Close a column for good, its group needs other nodes than were counted; return whether it was open."""

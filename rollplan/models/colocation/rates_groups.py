@@ -38,7 +38,7 @@ class RateGroups:
 
 
 def candidates(problem: ColocationProblem, stop: Callable[[], object] = lambda: None) -> RateGroups:
-    """Return every group of a problem that passes the necessary tests; tens of thousands at 60 jobs.
+    """Return every group of a problem that passes the necessary tests; tens of thousands at 40 jobs, a million at 60.
 
     stop: asked between chunks of work; when it answers, what has been found so far is returned as incomplete.
     """

@@ -69,9 +69,10 @@ class Search:
         if relaxed is not None:
             self._proven_for_all(box, relaxed)
 
-    def dive(self) -> None:
-        """Offer the plan of a dive from the LP of all plans."""
-        self._incumbent.offer(self._partition(dive(self._relaxation.master, Box(self._problem), self._limits)))
+    def dive(self) -> list[Members]:
+        """Return the partition of a dive from the LP of the cheapest part; what it leaves over is alone, so that it may be dear."""
+        box = self._heap[0][2].box if self._heap else Box(self._problem)
+        return self._partition(dive(self._relaxation.master, box, self._limits))
 
     def _proven_for_all(self, box: Box, relaxed: Relaxed) -> None:
         """Keep and report a first bound, before the LP is solved to the end."""
