@@ -1,7 +1,9 @@
 """P3 co-location (RollMux and beyond): problem, exact solver, and verifier that knows nothing of the solver.
 
 To read in this order. The problem: `problem`, `solution` (from a partition to a plan), `closed_form` (what holds before
-any search). The solver: `exact` -> `columns` (all feasible groups; `nodes`: how few nodes each needs) -> `search`
-(branching on the pools' totals) -> `master` (the LP), `choose` (the MILP). The judges, which import none of the solver:
-`verify`, `certificate`, `algorithm1` (RollMux admission, line by line).
+any search). The solver (docs/colocation_exact.md): `exact` -> `search` (branch and price; `choice`: what to branch on,
+`cuts`, `measures`) -> `relax` (column generation) -> `master` (the LP) and what finds groups for it: `listing` (all groups
+in a list; `columns`, `lister`, `scan`) or `kernel` (a compiled search; `block`, `leader`, `knapsack`, `node_count`). Plans
+come from `improve` (neighbourhoods), `dive` and `incumbent`, the start of a large fleet from `windows`. The judges, which
+import none of the solver: `verify`, `certificate`, `algorithm1` (RollMux admission, line by line).
 """

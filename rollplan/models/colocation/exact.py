@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +20,7 @@ from rollplan.models.colocation.columns import Columns, enumerate_groups
 from rollplan.models.colocation.incumbent import Incumbent, Members, Timetables
 from rollplan.models.colocation.kernel import Kernel, never
 from rollplan.models.colocation.listing import SCANNED_BY_NUMPY, Listing, list_all
-from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
+from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, JobData, NodePool
 from rollplan.models.colocation.relax import Pricer, Relaxation
 from rollplan.models.colocation.search import Search
 from rollplan.models.colocation.windows import begin
@@ -43,6 +45,8 @@ _LIMITED, _LIMITED_ROUNDS = 3_000, 2
 """Work of the first searches for each leader and pair of node counts, and their rounds: most groups are found early."""
 _CUT, _HEAVY = 600, 2_000_000_000
 """Most jobs for which the LP is tightened by cuts, and work of a first LP beyond which there is no tree for more of them."""
+_PATIENCE = 0.3
+"""Share of the time left for which the tree waits until the search for plans is compiled."""
 _SCALED = 0.98
 """Share of the prices that prove the first bound of a large fleet."""
 _SLOWER = 100
@@ -92,6 +96,7 @@ class _Solver:
         self._floor = problem.next_cost(fluid_bound(problem))
         self._halt = never()
         self._answered = False
+        self._patience = 1.0 if len(problem.jobs) > _CUT else _PATIENCE
         # Several runs per period allow groups that the closed form does not know: without a list of them no LP is a bound.
         self._unlisted = problem.max_rate > 1 and columns is None
         self._incumbent = Incumbent(problem, start, timetables, lambda value, bound: None if self._answered else report(value, bound))
@@ -148,15 +153,17 @@ class _Solver:
     def _grow(self, search: Search) -> Stopped:
         """Let tree and plan improve by turns; where the bound stands still, the search for plans gets more and more of the work."""
         at_once = max(4, _NODES_TIMES_JOBS // len(self._problem.jobs))
-        work, turn = _WORK_BETWEEN, 0
+        work, dives = _WORK_BETWEEN, 0
         before = search.lowest()
         while (ended := search.grow(at_once)) is None:
             stuck = search.lowest() <= before
             before = search.lowest()
             work = min(2 * work, _MOST_WORK) if stuck else _WORK_BETWEEN
-            # By turns from the best plan and from the LP of the cheapest part, which leads elsewhere.
-            self._improve(work, search.dive() if turn % 2 else None)
-            turn += 1
+            # From the best plan, and from the LPs of open parts, which lead elsewhere.
+            self._improve(work // 2)
+            for _ in range(work // (2 * _WORK_BETWEEN)):
+                self._improve(_WORK_BETWEEN, search.dive(dives))
+                dives += 1
         return ended
 
     def _only_improve(self, search: Search) -> Stopped:
@@ -166,6 +173,7 @@ class _Solver:
                 return "optimal"
             if struck := self._limits.stop():
                 return struck
+            self._patience = 1.0
             self._improve(_WORK_AFTER)
         return "node limit"
 
@@ -179,7 +187,7 @@ class _Solver:
     def _improve(self, work: int, start: list[Members] | None = None) -> bool:
         """Search for a better plan in neighbourhoods of the best one, or of `start`, `work` for each job; return whether there is one."""
         search, plan = self._search, self._incumbent.plan
-        if search is None or search.good_enough():
+        if search is None or search.good_enough() or not self._compiled():
             return False
         groups = start if start is not None or plan is None else [group.jobs for group in plan.groups]
         amount = work * len(self._problem.jobs) // (1 if HAVE_COMPILER else _SLOWER)
@@ -189,6 +197,18 @@ class _Solver:
             runs = [pool.submit(improver.run, groups, amount, self._limits.stop, duals, columns) for improver in improvers]
         better = [self._incumbent.offer(each.result()) for each in runs]
         return any(better)
+
+    def _compiled(self) -> bool:
+        """Whether the search for plans is compiled; the first time this is waited for, later the tree goes on meanwhile.
+
+        Only the very first run of a machine compiles; others load the code from disk.
+        """
+        share, self._patience = self._patience, 0.0
+        ready = _compilation()
+        end = self._limits.left_s * (1.0 - share)
+        while not ready.wait(0.02) and self._limits.left_s > end and not self._limits.stop():
+            pass
+        return ready.is_set()
 
     def _made_improvers(self) -> list[Improver]:
         """Return searches for better plans: two that go different ways in a small fleet, one on two threads in a large one."""
@@ -256,6 +276,27 @@ class _Solver:
             kernel = Kernel(block, _THREADS)
             pricers.append(list_all(kernel, _LISTED, self._halt) or kernel)
         return None if self._limits.stop() else pricers
+
+
+@cache
+def _compilation() -> Event:
+    """Begin to compile the search for plans beside everything else, once; return the event of its end."""
+    from rollplan.models.colocation.improve import Improver
+
+    ready = Event()
+    jobs = tuple(JobData(f"job{k}", 2.0, 100.0, 50.0 + k) for k in range(6))
+    small = ColocationProblem((NodePool("rollout", 1.0, 0.0), NodePool("train", 2.0, 0.0)), jobs)
+
+    def work() -> None:
+        try:
+            if HAVE_COMPILER:
+                Improver(small).run(None, 100)
+                Improver(small).run(None, 100, duals=[1.0] * len(jobs))
+        finally:
+            ready.set()
+
+    Thread(target=work, name="rollplan-compiler", daemon=True).start()
+    return ready
 
 
 _ADVICE = {"node limit": "; raise --node-limit", "time limit": "; raise --time-limit"}

@@ -22,6 +22,8 @@ _PEEKED, _STEPS = 8, 60
 _ROOT_ROUNDS, _ROUNDS = 8, 1
 """Rounds of cuts at the root and at other nodes."""
 _CUTS, _CUTS_PER_JOB = 40, 4
+_DIVED = 24
+"""Cheapest parts from whose LPs plans are sought."""
 _INTEGRAL = 1e-6
 _REL = 1e-9
 
@@ -31,6 +33,8 @@ class _Node:
 
     def __init__(self, number: int, box: Box, relaxed: Relaxed, claimed: float) -> None:
         self.number, self.box, self.relaxed, self.claimed = number, box, relaxed, claimed
+        # What a witness can write: corrections that come later replace `relaxed` only.
+        self.written = relaxed if relaxed.plain else None
         self.measure: Measure | None = None
         self.at = 0
         self.children: tuple[_Node, _Node] | None = None
@@ -69,9 +73,13 @@ class Search:
         if relaxed is not None:
             self._proven_for_all(box, relaxed)
 
-    def dive(self) -> list[Members]:
-        """Return the partition of a dive from the LP of the cheapest part; what it leaves over is alone, so that it may be dear."""
-        box = self._heap[0][2].box if self._heap else Box(self._problem)
+    def dive(self, number: int = 0) -> list[Members]:
+        """Return the partition of a dive from the LP of an open part; what it leaves over is alone, so that it may be dear.
+
+        number: of the part, counted from the cheapest, round and round.
+        """
+        cheapest = sorted(self._heap)[:_DIVED]
+        box = cheapest[number % len(cheapest)][2].box if cheapest else Box(self._problem)
         return self._partition(dive(self._relaxation.master, box, self._limits))
 
     def _proven_for_all(self, box: Box, relaxed: Relaxed) -> None:
@@ -164,16 +172,16 @@ class Search:
 
     def _proof(self, node: _Node, enough: float) -> tuple[Witness | None, float]:
         """Return what proves `enough`, or the most there is, with the fewest parts; corrected costs are no part of a witness."""
-        relaxed = node.relaxed
-        own = self._problem.next_cost(relaxed.bound * self._relaxation.unit) if relaxed.plain else -inf
+        written = node.written
+        own = -inf if written is None else self._problem.next_cost(written.bound * self._relaxation.unit)
+        leaf = None if written is None else written.prices
         if node.children is None or own >= enough:
-            return (relaxed.prices, own) if relaxed.plain else (None, -inf)
+            return leaf, own
         below, above = (self._proof(child, enough) for child in node.children)
-        if below[0] is None or above[0] is None or min(below[1], above[1]) <= own:
-            return (relaxed.prices, own) if relaxed.plain else (None, -inf)
-        assert node.measure is not None
-        prices = relaxed.prices if node is self.root else None
-        return Branch(node.measure, node.at, below[0], above[0], prices), min(below[1], above[1])
+        value = min(below[1], above[1])
+        if node.measure is None or below[0] is None or above[0] is None or value <= own:
+            return leaf, own
+        return Branch(node.measure, node.at, below[0], above[0], leaf if node is self.root else None), value
 
     def _cutoff(self) -> float:
         """Return the bound, in units, from which on a part holds nothing that is wanted."""
