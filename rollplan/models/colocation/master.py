@@ -29,19 +29,10 @@ from rollplan.models.colocation.block import Block, Bools, Floats, Ints
 from rollplan.models.colocation.kernel import Found
 from rollplan.models.colocation.measures import Box, Counted, Priced, added_by, hold_two
 from rollplan.models.colocation.problem import ColocationProblem
+from rollplan.models.highs import QuietHighs
 
 _MISSING = 1e4
 """Price of leaving a limit by one, in dearest nodes: the LP stays feasible, its prices stay finite."""
-
-
-class QuietHighs(highspy.Highs):  # type: ignore[misc]  # highspy is not typed here
-    """HiGHS on one thread that prints nothing: its banner comes with the first callback unless output is off by then."""
-
-    def enableCallbacks(self) -> None:  # noqa: N802  # HiGHS calls it from its constructor
-        """Switch output off before callbacks are set."""
-        self.setOptionValue("output_flag", False)
-        self.setOptionValue("threads", 1)
-        super().enableCallbacks()
 
 
 @dataclass(frozen=True, slots=True)
