@@ -18,7 +18,7 @@ from rollplan.models.colocation.closed_form import impossible
 from rollplan.models.colocation.exact import lower_bound
 from rollplan.models.colocation.improve import Improver
 from rollplan.models.colocation.incumbent import Timetables
-from rollplan.models.colocation.moves import Moves, inheritance
+from rollplan.models.colocation.moves import Moves, moved_jobs
 from rollplan.models.colocation.placed import Members
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
 from rollplan.models.colocation.solution import cost_of, group_of, pools_suffice
@@ -171,11 +171,6 @@ class _Groups:
 
 
 def _moved(problem: ColocationProblem, moves: Moves, solution: ColocationSolution) -> tuple[Moved, ...]:
-    heirs = inheritance(moves.group_of, [group.jobs for group in solution.groups])
-    found = []
-    for new, (group, heir) in enumerate(zip(solution.groups, heirs, strict=True)):
-        for k in group.jobs:
-            old = moves.group_of[k]
-            if old is not None and old != heir:
-                found.append((k, Moved(problem.jobs[k].name, old, new)))
-    return tuple(each for _, each in sorted(found, key=lambda item: item[0]))
+    new = {k: number for number, group in enumerate(solution.groups) for k in group.jobs}
+    moved = moved_jobs(moves.group_of, [group.jobs for group in solution.groups])
+    return tuple(Moved(problem.jobs[k].name, old, new[k]) for k in moved if (old := moves.group_of[k]) is not None)

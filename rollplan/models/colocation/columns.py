@@ -43,11 +43,6 @@ class Columns:
     def __len__(self) -> int:
         return len(self.members)
 
-    def dual_sum(self, duals: Floats) -> Floats:
-        """Return the sum of the members' duals for every group, shape (m,)."""
-        padded = np.append(duals, 0.0)
-        return np.asarray(padded[self.members].sum(axis=1))
-
 
 def enumerate_groups(
     problem: ColocationProblem, stop: Callable[[], object], max_columns: int = MAX_COLUMNS, or_neighbours: bool = True
