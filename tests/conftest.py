@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from rollplan.cli.main import run
+from rollplan.cli import main
 
 settings.register_profile("tests", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("tests")
@@ -78,9 +78,11 @@ def cli(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 
     def call(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["rollplan", *map(str, arguments)])
+        # A thread that is left over (a solver, a compiler) makes the program leave at once, and would take the tests along.
+        monkeypatch.setattr(main, "_exit", sys.exit)
         capfd.readouterr()
         with pytest.raises(SystemExit) as left:
-            run()
+            main.run()
         out, err = capfd.readouterr()
         return Outcome(int(left.value.code or 0), out, err)
 

@@ -129,7 +129,8 @@ def _talk(
 
     timer = Timer(timeout_s, stop) if timeout_s is not None else None
     tail: list[str] = []
-    Thread(target=clear, daemon=True).start()
+    cleaner = Thread(target=clear, daemon=True)
+    cleaner.start()
     try:
         if timer is not None:
             timer.start()
@@ -147,9 +148,12 @@ def _talk(
         kill_group(process)
         raise
     finally:
+        # The process has ended, so neither thread has anything left to wait for.
         heard.set()
-        if timer is not None:
+        cleaner.join()
+        if timer is not None and timer.ident is not None:
             timer.cancel()
+            timer.join()
         process.stdout.close()
     if late:
         raise failure(module, f"the worker took longer than {timeout_s:g} s and was stopped; ask for less, or allow more time")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -117,6 +118,26 @@ def test_what_a_worker_leaves_behind_is_stopped_and_its_answer_is_kept(tmp_path:
     alive = tmp_path / "alive"
     assert ask("a_worker", {"do": "children", "alive": str(alive)}, timeout_s=60) == "done"
     wait_for(lambda: gone(int(alive.read_text())))
+
+
+class LateEvent(threading.Event):
+    """Who waits for it is slow to go on, as on a busy machine."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep a little after what it waits for."""
+        came = super().wait(timeout)
+        time.sleep(0.05)
+        return came
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60])
+def test_no_thread_stays_behind(timeout_s: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line leaves at once, without its clean-up, when it finds one."""
+    monkeypatch.setattr(threading, "Event", LateEvent)
+    before = threading.active_count()
+    with pytest.raises(InputError):
+        ask("no_such_worker", {}, timeout_s=timeout_s)
+    assert threading.active_count() == before
 
 
 def test_an_answer_that_is_not_whole_is_none() -> None:
