@@ -34,9 +34,9 @@ from table6 import RANGES
 from rollplan.models.certified import Limits
 from rollplan.models.colocation.nodes import pin
 from rollplan.models.colocation.problem import ColocationProblem, Group, JobData, NodePool, at_most
-from rollplan.models.colocation.rates import RateTimetables
-from rollplan.models.colocation.rates_necessary import Groups, least_nodes
-from rollplan.models.colocation.rates_pinning import pinnings
+from rollplan.models.colocation.rates.necessary import Groups, least_nodes
+from rollplan.models.colocation.rates.pinning import pinnings
+from rollplan.models.colocation.rates.timetables import RateTimetables
 from rollplan.models.colocation.verify import verify
 from rollplan.models.compiled import HAVE_COMPILER
 from rollplan.planner.colocation import solve

@@ -115,6 +115,30 @@ JUDGES = {"algorithm1", "certificate", "problem", "verify"}
 """The modules of co-location that `check` may rest on; the others find plans."""
 
 
+FOLDERS_OF_COLOCATION = {
+    "pricing": set[str](),
+    "plans": {"pricing"},
+    "tree": {"pricing", "plans"},
+    "rates": set[str](),
+    "certificate": set[str](),
+}
+
+
+@pytest.mark.parametrize("folder", FOLDERS_OF_COLOCATION)
+def test_the_folders_of_colocation_have_arrows_too(folder: str) -> None:
+    """Pricing knows no tree, plans know no proof, and none of them its caller."""
+    paths = [path for path in SOURCES if path.is_relative_to(PACKAGE / "models" / "colocation" / folder)]
+    used = {
+        parts[3]
+        for path in paths
+        for name in imports(path)
+        if name.startswith("rollplan.models.colocation.") and (parts := name.split("."))
+    }
+    others = FOLDERS_OF_COLOCATION.keys() | {"exact"}
+    assert paths
+    assert used & others <= FOLDERS_OF_COLOCATION[folder] | {folder}
+
+
 @pytest.mark.parametrize("module", ["rollplan.models.check", "rollplan.models.colocation.verify", "rollplan.models.colocation.certificate"])
 def test_what_judges_a_plan_imports_nothing_that_makes_one(module: str) -> None:
     """The whole closure of imports, so that no helper smuggles the solver in."""

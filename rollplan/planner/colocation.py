@@ -10,9 +10,9 @@ from typing import Literal
 from rollplan.models.certified import Certified, Limits, Report, gap, silent
 from rollplan.models.colocation.closed_form import impossible
 from rollplan.models.colocation.exact import exact, lower_bound
+from rollplan.models.colocation.plans.start import inserted
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution
 from rollplan.models.colocation.solution import pools_suffice, solution_of
-from rollplan.models.colocation.start import inserted
 from rollplan.models.errors import InfeasibleError, NoSolutionError
 from rollplan.planner.admission import Fleet, Mode
 from rollplan.planner.baselines import greedy, random_groups, solo

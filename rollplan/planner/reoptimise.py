@@ -16,13 +16,13 @@ from typing import Literal
 from rollplan.models.certified import Certified, Limits, Report, gap, silent
 from rollplan.models.colocation.closed_form import impossible
 from rollplan.models.colocation.exact import lower_bound
-from rollplan.models.colocation.improve import Improver
-from rollplan.models.colocation.incumbent import Timetables
-from rollplan.models.colocation.moves import Moves, moved_jobs
-from rollplan.models.colocation.placed import Members
+from rollplan.models.colocation.plans.improve import Improver
+from rollplan.models.colocation.plans.incumbent import Timetables
+from rollplan.models.colocation.plans.moves import Moves, moved_jobs
+from rollplan.models.colocation.plans.placed import Members
+from rollplan.models.colocation.plans.start import inserted
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
 from rollplan.models.colocation.solution import cost_of, group_of, pools_suffice
-from rollplan.models.colocation.start import inserted
 from rollplan.models.colocation.verify import group_faults
 from rollplan.models.compiled import HAVE_COMPILER
 from rollplan.models.errors import InfeasibleError, NoSolutionError

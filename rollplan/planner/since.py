@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rollplan.models.certified import Limits
-from rollplan.models.colocation.moves import inheritance
+from rollplan.models.colocation.plans.moves import inheritance
 from rollplan.models.plan import Plan
 from rollplan.models.resolve import resolve
 from rollplan.models.scenario import Scenario

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from rollplan.models.certified import Limits
-from rollplan.models.colocation.columns import Columns
 from rollplan.models.colocation.frozen_order import tightened
-from rollplan.models.colocation.incumbent import Timetables
+from rollplan.models.colocation.plans.incumbent import Timetables
+from rollplan.models.colocation.pricing.columns import Columns
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
-from rollplan.models.colocation.rates import RateTimetables
-from rollplan.models.colocation.rates_groups import candidates
+from rollplan.models.colocation.rates.groups import candidates
+from rollplan.models.colocation.rates.timetables import RateTimetables
 from rollplan.models.colocation.solution import cost_of, pools_suffice
 from rollplan.models.colocation.timetables import GangTimetables, needs_timetable
 

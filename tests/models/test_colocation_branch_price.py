@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from rollplan.models.certified import Branch, Limits, PoolNodes, Together, Witness
-from rollplan.models.colocation import search as search_module
-from rollplan.models.colocation.block import blocks_of
 from rollplan.models.colocation.certificate import checked_bound
-from rollplan.models.colocation.columns import enumerate_groups
 from rollplan.models.colocation.exact import exact
-from rollplan.models.colocation.kernel import Kernel, never
-from rollplan.models.colocation.measures import Box
+from rollplan.models.colocation.pricing.block import blocks_of
+from rollplan.models.colocation.pricing.columns import enumerate_groups
+from rollplan.models.colocation.pricing.kernel import Kernel, never
+from rollplan.models.colocation.pricing.measures import Box
 from rollplan.models.colocation.problem import ColocationProblem, Group, JobData, NodePool
-from rollplan.models.colocation.relax import Relaxation
 from rollplan.models.colocation.solution import group_of, solution_of
+from rollplan.models.colocation.tree import search as search_module
+from rollplan.models.colocation.tree.relax import Relaxation
 from rollplan.models.colocation.verify import verify
 from rollplan.models.errors import InfeasibleError
 

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rollplan
-from rollplan.models.colocation.exact_cover import ascend, choose, reduced_costs
-from rollplan.models.colocation.few_jobs import enumerate_groups
-from rollplan.models.colocation.fleet_arrays import FleetArrays
-from rollplan.models.colocation.improve import Improver
-from rollplan.models.colocation.node_count import memo_of_counts
-from rollplan.models.colocation.placed import closed_form_nodes
+from rollplan.models.colocation.plans.exact_cover import ascend, choose, reduced_costs
+from rollplan.models.colocation.plans.few_jobs import enumerate_groups
+from rollplan.models.colocation.plans.fleet_arrays import FleetArrays
+from rollplan.models.colocation.plans.improve import Improver
+from rollplan.models.colocation.plans.placed import closed_form_nodes
+from rollplan.models.colocation.plans.start import inserted
+from rollplan.models.colocation.pricing.node_count import memo_of_counts
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
 from rollplan.models.colocation.solution import group_of, solution_of
-from rollplan.models.colocation.start import inserted
 from rollplan.models.colocation.verify import group_faults, verify
 
 POOLS = (NodePool("H20", 14.8, 2048), NodePool("H800", 42.24, 2048), NodePool("L20", 9.6, 1500))
@@ -176,8 +176,8 @@ import sys
 if {without}:
     sys.modules["numba"] = None
 from tests.models.test_colocation_improve import fleet
-from rollplan.models.colocation.improve import Improver
-from rollplan.models.colocation.start import inserted
+from rollplan.models.colocation.plans.improve import Improver
+from rollplan.models.colocation.plans.start import inserted
 from rollplan.models.compiled import HAVE_COMPILER
 assert HAVE_COMPILER != {without}
 problem = fleet(4, 40)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import rollplan
-from rollplan.models.colocation.block import Block, Floats, blocks_of
-from rollplan.models.colocation.columns import enumerate_groups
-from rollplan.models.colocation.kernel import Found, Kernel, Rules, never
-from rollplan.models.colocation.listing import Listing, list_all
-from rollplan.models.colocation.node_count import fewest_nodes, memo_of_counts
 from rollplan.models.colocation.nodes import cover, fitting_sets
+from rollplan.models.colocation.pricing.block import Block, Floats, blocks_of
+from rollplan.models.colocation.pricing.columns import enumerate_groups
+from rollplan.models.colocation.pricing.kernel import Found, Kernel, Rules, never
+from rollplan.models.colocation.pricing.listing import Listing, list_all
+from rollplan.models.colocation.pricing.node_count import fewest_nodes, memo_of_counts
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
 
 SEEDS = range(60)

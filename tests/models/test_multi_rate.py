@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from rollplan.models.certified import Limits
 from rollplan.models.colocation.frozen_order import tightened
 from rollplan.models.colocation.problem import ColocationProblem, Group, JobData, NodePool
-from rollplan.models.colocation.rates import RateTimetables
-from rollplan.models.colocation.rates_edf import edf, starts
-from rollplan.models.colocation.rates_groups import candidates
-from rollplan.models.colocation.rates_necessary import Groups, least_nodes, rates
-from rollplan.models.colocation.rates_pinning import pinnings
+from rollplan.models.colocation.rates.edf import edf, starts
+from rollplan.models.colocation.rates.groups import candidates
+from rollplan.models.colocation.rates.necessary import Groups, least_nodes, rates
+from rollplan.models.colocation.rates.pinning import pinnings
+from rollplan.models.colocation.rates.timetables import RateTimetables
 from rollplan.models.colocation.solution import group_of
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=100)

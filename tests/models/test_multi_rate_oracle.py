@@ -13,8 +13,8 @@ from ortools.sat.python import cp_model
 
 from rollplan.models.certified import Limits
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
-from rollplan.models.colocation.rates import RateTimetables
-from rollplan.models.colocation.rates_necessary import Groups, least_nodes
+from rollplan.models.colocation.rates.necessary import Groups, least_nodes
+from rollplan.models.colocation.rates.timetables import RateTimetables
 
 POOLS = (NodePool("h20", 14.80, 2000.0), NodePool("h800", 42.24, 2000.0))
 Pinning = tuple[tuple[int, ...], ...]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rollplan.models.certified import Limits
 from rollplan.models.colocation.frozen_order import frozen_period
 from rollplan.models.colocation.problem import ColocationProblem, Group, JobData, NodePool
-from rollplan.models.colocation.rates import RateTimetables
+from rollplan.models.colocation.rates.timetables import RateTimetables
 from rollplan.planner.frozen import planned, run_by_order
 from rollplan.planner.simulate import Phase
 

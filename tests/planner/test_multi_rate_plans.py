@@ -11,7 +11,7 @@ import pytest
 
 from rollplan.models.certified import Limits
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
-from rollplan.models.colocation.rates import RateTimetables
+from rollplan.models.colocation.rates.timetables import RateTimetables
 from rollplan.models.colocation.verify import verify
 from rollplan.planner import colocation
 from rollplan.planner.colocation import solve

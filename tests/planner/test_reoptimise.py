@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import rollplan
 from rollplan.models.certified import Limits
-from rollplan.models.colocation.moves import Moves, inheritance, moved_jobs
+from rollplan.models.colocation.plans.moves import Moves, inheritance, moved_jobs
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
 from rollplan.models.colocation.solution import group_of, solution_of
 from rollplan.models.colocation.verify import group_faults, verify

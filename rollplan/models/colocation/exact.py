@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rollplan.models.certified import Bound, Certified, Limits, Report, Stopped, Witness, gap, silent
-from rollplan.models.colocation.block import Block, Floats, blocks_of, cost_unit
 from rollplan.models.colocation.closed_form import fluid_bound, impossible
-from rollplan.models.colocation.columns import Columns, enumerate_groups
-from rollplan.models.colocation.incumbent import Incumbent, Members, Timetables
-from rollplan.models.colocation.kernel import Kernel, never
-from rollplan.models.colocation.listing import SCANNED_BY_NUMPY, Listing, list_all
+from rollplan.models.colocation.plans.incumbent import Incumbent, Members, Timetables
+from rollplan.models.colocation.pricing.block import Block, Floats, blocks_of, cost_unit
+from rollplan.models.colocation.pricing.columns import Columns, enumerate_groups
+from rollplan.models.colocation.pricing.kernel import Kernel, never
+from rollplan.models.colocation.pricing.listing import SCANNED_BY_NUMPY, Listing, list_all
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, JobData, NodePool
-from rollplan.models.colocation.relax import Pricer, Relaxation
-from rollplan.models.colocation.search import Search
-from rollplan.models.colocation.windows import begin
+from rollplan.models.colocation.tree.relax import Pricer, Relaxation
+from rollplan.models.colocation.tree.search import Search
+from rollplan.models.colocation.tree.windows import begin
 from rollplan.models.compiled import HAVE_COMPILER
 from rollplan.models.errors import InfeasibleError, NoSolutionError
 from rollplan.models.native import run
 
 if TYPE_CHECKING:
-    from rollplan.models.colocation.improve import Improver
+    from rollplan.models.colocation.plans.improve import Improver
 
 _LISTED = 2_000_000
 """Most groups of a block that are listed, instead of searched for in every pricing."""
@@ -213,7 +213,7 @@ class _Solver:
     def _made_improvers(self) -> list[Improver]:
         """Return searches for better plans: two that go different ways in a small fleet, one on two threads in a large one."""
         if not self._improvers:
-            from rollplan.models.colocation.improve import Improver
+            from rollplan.models.colocation.plans.improve import Improver
 
             fewest = None if self._timetables is None else self._nodes_or_too_many
             small = len(self._problem.jobs) <= _CUT and fewest is None
@@ -281,7 +281,7 @@ class _Solver:
 @cache
 def _compilation() -> Event:
     """Begin to compile the search for plans beside everything else, once; return the event of its end."""
-    from rollplan.models.colocation.improve import Improver
+    from rollplan.models.colocation.plans.improve import Improver
 
     ready = Event()
     jobs = tuple(JobData(f"job{k}", 2.0, 100.0, 50.0 + k) for k in range(6))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollplan.models.colocation.block import Floats, Ints
-from rollplan.models.colocation.exact_cover import ascend, choose, reduced_costs
-from rollplan.models.colocation.few_jobs import enumerate_groups
+from rollplan.models.colocation.plans.exact_cover import ascend, choose, reduced_costs
+from rollplan.models.colocation.plans.few_jobs import enumerate_groups
+from rollplan.models.colocation.pricing.block import Floats, Ints
 from rollplan.models.compiled import compiled
 
 Regrouped = tuple[int, Ints, Ints, Ints, float, Floats, float, int, bool]

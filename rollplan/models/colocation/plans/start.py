@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from rollplan.models.colocation.fleet_arrays import FleetArrays
-from rollplan.models.colocation.node_count import fewest_nodes, memo_of_counts
+from rollplan.models.colocation.plans.fleet_arrays import FleetArrays
+from rollplan.models.colocation.pricing.node_count import fewest_nodes, memo_of_counts
 from rollplan.models.colocation.problem import ColocationProblem
 
 Members = tuple[int, ...]

@@ -25,9 +25,9 @@ import highspy
 import numpy as np
 
 from rollplan.models.certified import TwoOfThree
-from rollplan.models.colocation.block import Block, Bools, Floats, Ints
-from rollplan.models.colocation.kernel import Found
-from rollplan.models.colocation.measures import Box, Counted, Priced, added_by, hold_two
+from rollplan.models.colocation.pricing.block import Block, Bools, Floats, Ints
+from rollplan.models.colocation.pricing.kernel import Found
+from rollplan.models.colocation.pricing.measures import Box, Counted, Priced, added_by, hold_two
 from rollplan.models.colocation.problem import ColocationProblem
 from rollplan.models.highs import QuietHighs
 

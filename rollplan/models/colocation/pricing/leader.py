@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollplan.models.colocation.block import Floats, Ints
-from rollplan.models.colocation.knapsack import ROUNDS, ROWS, fill_rows, keep, sort_by_gain, top, tune
-from rollplan.models.colocation.node_count import fewest_nodes
-from rollplan.models.colocation.one_group import allowed, ascending, known_group, record, surcharge, widest_clash
+from rollplan.models.colocation.pricing.block import Floats, Ints
+from rollplan.models.colocation.pricing.knapsack import ROUNDS, ROWS, fill_rows, keep, sort_by_gain, top, tune
+from rollplan.models.colocation.pricing.node_count import fewest_nodes
+from rollplan.models.colocation.pricing.one_group import allowed, ascending, known_group, record, surcharge, widest_clash
 from rollplan.models.compiled import compiled
 
 _SLACK = 1e-9

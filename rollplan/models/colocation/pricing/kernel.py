@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rollplan.models.colocation.block import Block, Bools, Floats, Ints
-from rollplan.models.colocation.leader import search_leaders
-from rollplan.models.colocation.node_count import fewest_nodes as count_nodes
-from rollplan.models.colocation.node_count import memo_of_counts
 from rollplan.models.colocation.nodes import cover, fitting_sets
-from rollplan.models.colocation.one_group import fill_slots
+from rollplan.models.colocation.pricing.block import Block, Bools, Floats, Ints
+from rollplan.models.colocation.pricing.leader import search_leaders
+from rollplan.models.colocation.pricing.node_count import fewest_nodes as count_nodes
+from rollplan.models.colocation.pricing.node_count import memo_of_counts
+from rollplan.models.colocation.pricing.one_group import fill_slots
 
 UNLIMITED = 1 << 60
 Stop = Ints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollplan.models.colocation.block import Floats, Ints
+from rollplan.models.colocation.pricing.block import Floats, Ints
 from rollplan.models.compiled import compiled
 
 ROWS = 7

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollplan.models.colocation.block import Floats, Ints
+from rollplan.models.colocation.pricing.block import Floats, Ints
 from rollplan.models.compiled import compiled
 
 MAX_JOBS = 60

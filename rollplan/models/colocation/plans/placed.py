@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollplan.models.colocation.block import Ints
-from rollplan.models.colocation.fleet_arrays import FleetArrays
-from rollplan.models.colocation.moves import Moves, inheritance
 from rollplan.models.colocation.nodes import cover, fitting_sets
+from rollplan.models.colocation.plans.fleet_arrays import FleetArrays
+from rollplan.models.colocation.plans.moves import Moves, inheritance
+from rollplan.models.colocation.pricing.block import Ints
 from rollplan.models.colocation.problem import ColocationProblem
 
 Members = tuple[int, ...]

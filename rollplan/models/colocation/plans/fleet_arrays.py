@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollplan.models.colocation.block import Floats, Ints, blocks_of, cost_unit
+from rollplan.models.colocation.pricing.block import Floats, Ints, blocks_of, cost_unit
 from rollplan.models.colocation.problem import ColocationProblem
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollplan.models.colocation.block import Floats, Ints
-from rollplan.models.colocation.node_count import fewest_nodes
+from rollplan.models.colocation.pricing.block import Floats, Ints
+from rollplan.models.colocation.pricing.node_count import fewest_nodes
 from rollplan.models.compiled import compiled
 
 

@@ -12,8 +12,8 @@ from itertools import combinations
 import numpy as np
 
 from rollplan.models.certified import TwoOfThree
-from rollplan.models.colocation.block import Floats
-from rollplan.models.colocation.master import Master
+from rollplan.models.colocation.pricing.block import Floats
+from rollplan.models.colocation.tree.master import Master
 
 _VIOLATED = 0.02
 """Least violation of a cut that is worth a row."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollplan.models.colocation.block import Floats, Ints
+from rollplan.models.colocation.pricing.block import Floats, Ints
 from rollplan.models.compiled import compiled
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollplan.models.colocation.block import Floats, Ints
-from rollplan.models.colocation.one_group import allowed
+from rollplan.models.colocation.pricing.block import Floats, Ints
+from rollplan.models.colocation.pricing.one_group import allowed
 from rollplan.models.compiled import compiled
 
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollplan.models.colocation.block import Floats, Ints
-from rollplan.models.colocation.exact_cover import MAX_JOBS
-from rollplan.models.colocation.few_jobs import enumerate_groups
-from rollplan.models.colocation.moves import Moves
-from rollplan.models.colocation.node_count import memo_of_counts
-from rollplan.models.colocation.placed import FewestNodes, Members, Partition, Placed, Placement
+from rollplan.models.colocation.plans.exact_cover import MAX_JOBS
+from rollplan.models.colocation.plans.few_jobs import enumerate_groups
+from rollplan.models.colocation.plans.moves import Moves
+from rollplan.models.colocation.plans.placed import FewestNodes, Members, Partition, Placed, Placement
+from rollplan.models.colocation.plans.regroup import Regrouped, regroup
+from rollplan.models.colocation.pricing.block import Floats, Ints
+from rollplan.models.colocation.pricing.node_count import memo_of_counts
 from rollplan.models.colocation.problem import ColocationProblem
-from rollplan.models.colocation.regroup import Regrouped, regroup
 
 _ROOM = 3000
 """Groups that one neighbourhood may list; the threshold of reduced cost falls until they are so few."""

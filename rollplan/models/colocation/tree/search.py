@@ -8,14 +8,14 @@ from math import inf
 import numpy as np
 
 from rollplan.models.certified import Branch, Limits, Measure, Stopped, Together, Witness
-from rollplan.models.colocation.block import Ints
-from rollplan.models.colocation.choice import fractional_counts, fractional_pair, total_to_part
-from rollplan.models.colocation.cuts import violated
-from rollplan.models.colocation.dive import dive
-from rollplan.models.colocation.incumbent import Incumbent, Members
-from rollplan.models.colocation.measures import Box
+from rollplan.models.colocation.plans.incumbent import Incumbent, Members
+from rollplan.models.colocation.pricing.block import Ints
+from rollplan.models.colocation.pricing.measures import Box
 from rollplan.models.colocation.problem import ColocationProblem
-from rollplan.models.colocation.relax import Relaxation, Relaxed
+from rollplan.models.colocation.tree.choice import fractional_counts, fractional_pair, total_to_part
+from rollplan.models.colocation.tree.cuts import violated
+from rollplan.models.colocation.tree.dive import dive
+from rollplan.models.colocation.tree.relax import Relaxation, Relaxed
 
 _PEEKED, _STEPS = 8, 60
 """Measures looked at before one is branched on, and simplex steps of a look."""

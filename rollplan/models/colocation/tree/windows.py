@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rollplan.models.certified import Limits
-from rollplan.models.colocation.block import Block, Bools, Floats, Ints, blocks_of
-from rollplan.models.colocation.kernel import Found, Kernel
-from rollplan.models.colocation.measures import Box
+from rollplan.models.colocation.pricing.block import Block, Bools, Floats, Ints, blocks_of
+from rollplan.models.colocation.pricing.kernel import Found, Kernel
+from rollplan.models.colocation.pricing.measures import Box
 from rollplan.models.colocation.problem import ColocationProblem
-from rollplan.models.colocation.relax import Relaxation
+from rollplan.models.colocation.tree.relax import Relaxation
 
 _WINDOW = 120
 _NEAR = 0.1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollplan.models.colocation.block import Bools, Floats, Ints
+from rollplan.models.colocation.pricing.block import Bools, Floats, Ints
 from rollplan.models.compiled import compiled
 
 MAX_SIZE = 10

@@ -2,7 +2,7 @@
 
 Strict round robin makes all jobs of a group run equally often, so the longest alone decides whether a short one may
 join. Here job k makes m_k runs in a period P, P / m_k <= slo_k * solo_k, in a fixed cyclic order on every node: the
-order of a timetable. Rates come from `rates_necessary`, timetables from periodic EDF (`rates_edf`).
+order of a timetable. Rates come from `necessary`, timetables from periodic EDF (`edf`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from rollplan.models.certified import Limits
 from rollplan.models.colocation.nodes import cover, pin
 from rollplan.models.colocation.problem import REL_TOL, ColocationProblem, Group, JobData, Run, Timetable, at_most
-from rollplan.models.colocation.rates_decided import decide
-from rollplan.models.colocation.rates_edf import Ticks, starts
-from rollplan.models.colocation.rates_necessary import Groups, Rates, masks, node_sets, rates
-from rollplan.models.colocation.rates_pinning import pinnings
+from rollplan.models.colocation.rates.decided import decide
+from rollplan.models.colocation.rates.edf import Ticks, starts
+from rollplan.models.colocation.rates.necessary import Groups, Rates, masks, node_sets, rates
+from rollplan.models.colocation.rates.pinning import pinnings
 from rollplan.models.colocation.solution import group_of
 
 TICKS_PER_S = 10**6

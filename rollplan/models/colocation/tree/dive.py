@@ -7,9 +7,9 @@ from math import ceil
 import numpy as np
 
 from rollplan.models.certified import Limits
-from rollplan.models.colocation.block import Floats, Ints
-from rollplan.models.colocation.master import Master
-from rollplan.models.colocation.measures import Box
+from rollplan.models.colocation.pricing.block import Floats, Ints
+from rollplan.models.colocation.pricing.measures import Box
+from rollplan.models.colocation.tree.master import Master
 
 _WHOLE = 0.7
 """Share from which a group is taken."""

@@ -8,9 +8,9 @@ from math import floor
 import numpy as np
 
 from rollplan.models.certified import GroupCount, PoolNodes, Together
-from rollplan.models.colocation.block import Floats
-from rollplan.models.colocation.master import Master
-from rollplan.models.colocation.measures import Box, Counted
+from rollplan.models.colocation.pricing.block import Floats
+from rollplan.models.colocation.pricing.measures import Box, Counted
+from rollplan.models.colocation.tree.master import Master
 
 _FRACTION = 1e-5
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rollplan.models.colocation.block import Block, Floats, Ints
-from rollplan.models.colocation.columns import Columns
-from rollplan.models.colocation.kernel import UNLIMITED, Found, Kernel, Priced, Rules, Stop, never
-from rollplan.models.colocation.lister import list_groups
-from rollplan.models.colocation.measures import hold_two
-from rollplan.models.colocation.scan import scan_arrays, scan_groups
+from rollplan.models.colocation.pricing.block import Block, Floats, Ints
+from rollplan.models.colocation.pricing.columns import Columns
+from rollplan.models.colocation.pricing.kernel import UNLIMITED, Found, Kernel, Priced, Rules, Stop, never
+from rollplan.models.colocation.pricing.lister import list_groups
+from rollplan.models.colocation.pricing.measures import hold_two
+from rollplan.models.colocation.pricing.scan import scan_arrays, scan_groups
 from rollplan.models.compiled import HAVE_COMPILER
 
 SCANNED_BY_NUMPY = 40_000

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rollplan.models.colocation.problem import REL_TOL, ColocationProblem
-from rollplan.models.colocation.rates_necessary import Groups, least_nodes
+from rollplan.models.colocation.rates.necessary import Groups, least_nodes
 
 Members = npt.NDArray[np.int32]
 _CHUNK = 50_000

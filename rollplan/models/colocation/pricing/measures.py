@@ -9,8 +9,8 @@ from math import inf
 import numpy as np
 
 from rollplan.models.certified import GroupCount, Measure, PoolNodes, Together, TwoOfThree
-from rollplan.models.colocation.block import Block, Bools, Floats, Ints
-from rollplan.models.colocation.kernel import Rules
+from rollplan.models.colocation.pricing.block import Block, Bools, Floats, Ints
+from rollplan.models.colocation.pricing.kernel import Rules
 from rollplan.models.colocation.problem import ColocationProblem
 
 Priced = PoolNodes | GroupCount | TwoOfThree

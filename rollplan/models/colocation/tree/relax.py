@@ -10,12 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from rollplan.models.certified import Leaf, Limits, TwoOfThree
-from rollplan.models.colocation.block import Block, Floats, cost_unit
-from rollplan.models.colocation.kernel import UNLIMITED, Priced, Rules, Stop
-from rollplan.models.colocation.master import Master, Prices
-from rollplan.models.colocation.measures import Box, added_by, triples_of
-from rollplan.models.colocation.measures import Priced as PricedMeasure
+from rollplan.models.colocation.pricing.block import Block, Floats, cost_unit
+from rollplan.models.colocation.pricing.kernel import UNLIMITED, Priced, Rules, Stop
+from rollplan.models.colocation.pricing.measures import Box, added_by, triples_of
+from rollplan.models.colocation.pricing.measures import Priced as PricedMeasure
 from rollplan.models.colocation.problem import ColocationProblem
+from rollplan.models.colocation.tree.master import Master, Prices
 
 _PER_LEADER = 6
 """Columns of each leader added per pricing round, so that rounds are few and the LP stays small."""
