@@ -28,6 +28,7 @@ def split_part(split: PlannedSplit) -> Iterator[RenderableType]:
     yield _choices(split)
     if split.target_s is not None and split.fewest is None:
         yield labelled("target", f"no plan keeps {split.target_s:g} s per iteration")
+        yield from (labelled("because", line) for line in split.target_conflict)
     if split.preempted is not None and split.preempted >= 0.05:
         yield labelled(
             "KV cache", f"full: a sample is thrown out and computed again {split.preempted:.1f} times; lower max_num_seqs, or more GPUs"

@@ -12,7 +12,7 @@ limits).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rollplan.models.certified import Witness, gap
@@ -288,6 +288,12 @@ def _split(name: str, asked: Split, ready: Compiled, split: PlannedSplit) -> tup
         decision.fewest is not None and asked.target_s is not None and decision.fewest.iteration_s > asked.target_s * (1 + REL_TOL)
     ):
         said.append("the fewest GPUs do not keep the target")
+    if asked.target_s is not None and decision.fewest is None:
+        least_s = least_value(replace(problem, objective="time"))
+        if least_s is not None and least_s <= asked.target_s * (1 - REL_TOL):
+            said.append(f"names no plan that keeps the target, and the fastest takes {least_s:g} s per iteration")
+    elif decision.target_conflict:
+        said.append("says what excludes the target, which is kept or was not asked for")
     return said, right.gap
 
 
@@ -304,6 +310,7 @@ def _decision(split: PlannedSplit) -> SplitDecision:
         rules=tuple((rule.name, _solution(rule.choice)) for rule in split.rules),
         front=tuple(map(_solution, split.front)),
         fewest=maybe(split.fewest),
+        target_conflict=split.target_conflict,
     )
 
 

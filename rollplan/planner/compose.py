@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rollplan import __version__
 from rollplan.models.certified import Branch, Certified, Limits, Report, silent
@@ -126,6 +127,10 @@ def _plan_split(scenario: Scenario, job: Job, asked: Split) -> PlannedSplit:
         decision, bound = split.decide(ready.problem, asked.noise, asked.target_s)
     except InfeasibleError as error:
         raise InfeasibleError([*error.reasons, *why_no_split(job.name, asked, scenario.pools, scenario.links)]) from None
+    if asked.target_s is not None and decision.fewest is None:
+        # No failure: the best plan is wanted all the same, and what is in the way of the target.
+        why = why_no_split(job.name, asked, scenario.pools, scenario.links)
+        decision = replace(decision, target_conflict=tuple(why))
     return planned_split(job.name, asked, ready, decision, bound)
 
 

@@ -97,6 +97,51 @@ def test_split_says_when_no_plan_keeps_the_target(cli: Call, folder: Path) -> No
     assert "no plan keeps 0.001 s" in cli("split", "one.yaml").out
 
 
+TABLES = """\
+name: tables
+pools:
+  h20: {gpu: H20, price: 1.85 $/h, memory: 2 TB, nodes: 4}
+  h800: {gpu: H800, price: 5.28 $/h, memory: 2 TB, nodes: 4}
+jobs:
+  - name: coder
+    split:
+      target: 60 s
+      budget: {h20: 32, h800: 16}
+      pipelining: [serial]
+      rollout:
+        h20: {8: 310 s, 16: 156 s, 32: 78 s}
+      train:
+        h800: {16: 100 s, 32: 52 s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "because"),
+    [
+        ("60 s", ["target: 60 s per iteration (target: 178 s would do)"]),
+        ("80 s", ["budget.h800: 16 GPUs (no value alone is known to be enough)", "target: 80 s per iteration (target: 178 s would do)"]),
+        (
+            "150 s",
+            [
+                "pipelining: serial (one-step or async-batch or async-streamed would do)",
+                "budget.h800: 16 GPUs (budget.h800: 32 would do)",
+                "target: 150 s per iteration (target: 178 s would do)",
+            ],
+        ),
+    ],
+)
+def test_a_target_that_is_missed_is_explained(cli: Call, folder: Path, target: str, because: list[str]) -> None:
+    """By hand: 78 + 100 s strictly in turn, 78 + 52 s with more training GPUs, 78 s without waiting. The plan is made all the same."""
+    (folder / "tables.yaml").write_text(TABLES.replace("60 s", target))
+    (made,) = told(cli("split", "tables.yaml", "--json"))
+    assert made["fewest"] is None
+    assert made["target_conflict"][1:] == because
+    outcome = cli("plan", "tables.yaml", "-o", "plan.json")
+    assert outcome.code == 0
+    assert f"no plan keeps {target} per iteration" in outcome.out
+    assert cli("check", "tables.yaml", "plan.json").code == 0
+
+
 # fit
 
 
