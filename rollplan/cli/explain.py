@@ -20,15 +20,16 @@ def command(
     from rollplan.cli.output import tell
     from rollplan.models.plan import Plan
     from rollplan.planner.explain import binding_text, explain_job, proof_texts
+    from rollplan.planner.infeasible.scenario_splits import missed_targets
 
     made = Plan.load(plan)
     reason = None if job is None else explain_job(made, job)
     if as_json:
         groups = {group.name: binding_text(group) for group in made.groups}
-        shown = asdict(reason) if reason else {"groups": groups, "proofs": proof_texts(made)}
+        shown = asdict(reason) if reason else {"groups": groups, "proofs": proof_texts(made), "targets": missed_targets(made)}
         tell(json.dumps(shown, sort_keys=True, indent=1))
         return
     from rollplan.cli.screen import explain_screen, job_screen
     from rollplan.cli.tables import show
 
-    show(explain_screen(made) if reason is None else job_screen(made, reason))
+    show(explain_screen(made, missed_targets(made)) if reason is None else job_screen(made, reason))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -53,8 +53,8 @@ def check_screen(plan: Plan, report: CheckReport, allowed: float | None) -> Rend
     return Group(*map(Text, lines), *(labelled(kind, text) for kind, text in items))
 
 
-def explain_screen(plan: Plan) -> RenderableType:
-    """Return every group with its jobs and what binds it."""
+def explain_screen(plan: Plan, missed: Mapping[str, Sequence[str]]) -> RenderableType:
+    """Return every group with its jobs and what binds it, every split, and why targets are missed, by split."""
     parts: list[RenderableType] = [Text(f"{plan.scenario.name}   {_verdict(plan)}"), Text()]
     proofs = proof_texts(plan)
     for group in plan.groups:
@@ -64,7 +64,8 @@ def explain_screen(plan: Plan) -> RenderableType:
         parts += [labelled("proof", proofs[group.name]), _job_table(group)]
         parts += [*map(Text, timeline(group)), Text()]
     for split in plan.splits:
-        parts += [*split_part(split), *map(Text, split_timeline(split.choice)), Text()]
+        because = [labelled("because", line) for line in missed.get(split.name, ())]
+        parts += [*split_part(split), *because, *map(Text, split_timeline(split.choice)), Text()]
     parts.append(labelled("numbers", _numbers(plan)))
     return Group(*parts)
 

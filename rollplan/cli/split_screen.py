@@ -27,8 +27,11 @@ def split_part(split: PlannedSplit) -> Iterator[RenderableType]:
         yield labelled("why", against)
     yield _choices(split)
     if split.target_s is not None and split.fewest is None:
-        yield labelled("target", f"no plan keeps {split.target_s:g} s per iteration")
-        yield from (labelled("because", line) for line in split.target_conflict)
+        fastest_s = min(other.iteration_s for other in split.shown)
+        yield labelled(
+            "target",
+            f"no plan keeps {split.target_s:.12g} s per iteration, the fastest takes {seconds_text(fastest_s)}",
+        )
     if split.preempted is not None and split.preempted >= 0.05:
         yield labelled(
             "KV cache", f"full: a sample is thrown out and computed again {split.preempted:.1f} times; lower max_num_seqs, or more GPUs"

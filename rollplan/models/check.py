@@ -292,8 +292,6 @@ def _split(name: str, asked: Split, ready: Compiled, split: PlannedSplit) -> tup
         least_s = least_value(replace(problem, objective="time"))
         if least_s is not None and least_s <= asked.target_s * (1 - REL_TOL):
             said.append(f"names no plan that keeps the target, and the fastest takes {least_s:g} s per iteration")
-    elif decision.target_conflict:
-        said.append("says what excludes the target, which is kept or was not asked for")
     return said, right.gap
 
 
@@ -310,7 +308,6 @@ def _decision(split: PlannedSplit) -> SplitDecision:
         rules=tuple((rule.name, _solution(rule.choice)) for rule in split.rules),
         front=tuple(map(_solution, split.front)),
         fewest=maybe(split.fewest),
-        target_conflict=split.target_conflict,
     )
 
 

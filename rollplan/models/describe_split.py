@@ -42,7 +42,6 @@ class SplitDecision:
     rules: tuple[tuple[Rule, SplitSolution], ...]
     front: tuple[SplitSolution, ...]
     fewest: SplitSolution | None
-    target_conflict: tuple[str, ...] = ()
 
     @property
     def shown(self) -> tuple[SplitSolution, ...]:
@@ -75,7 +74,6 @@ def planned_split(name: str, split: Split, compiled: Compiled, decision: SplitDe
         rules=tuple(RuleOfThumb(name=rule, choice=shown(solution)) for rule, solution in decision.rules),
         front=tuple(shown(other) for other in decision.front),
         fewest=maybe(decision.fewest),
-        target_conflict=decision.target_conflict,
         bound=bound,
         gap=gap(worth, bound),
         binds=binding_stage(chosen),

@@ -91,8 +91,7 @@ class PlannedSplit(Strict):
     only for trim `paper`. next_best: in the order of the objective; equal: how many of them, from the first, are within
     the noise of the choice. thrifty: the fewest GPUs within the noise. even: the even split. colocated: the best plan
     that shares GPUs in time. rules: what people do without a planner. front: no candidate beats these in time, cost and
-    staleness together. fewest: fewest GPUs that keep target_s, None if no plan does;
-    target_conflict: then, in sentences, the requirements that exclude each other, and what would do for each.
+    staleness together. fewest: fewest GPUs that keep target_s, None if no plan does.
     binds: the stage that sets the step. steps: what more GPUs would change. range_s: the iteration at optimistic and at
     pessimistic calibration of what was not measured, and at least the noise of reruns around it. rollout_spread_s: 5 %
     and 95 % quantile of one batch's rollout over drawn lengths. sync_s: weight transfer, in the step or beside it;
@@ -113,7 +112,6 @@ class PlannedSplit(Strict):
     rules: tuple[RuleOfThumb, ...]
     front: tuple[SplitChoice, ...]
     fewest: SplitChoice | None
-    target_conflict: tuple[str, ...] = ()
     bound: float
     gap: float
     binds: Binding

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from rollplan import __version__
 from rollplan.models.certified import Branch, Certified, Limits, Report, silent
@@ -26,7 +25,7 @@ from rollplan.planner import colocation, split
 from rollplan.planner.colocation import Method
 from rollplan.planner.infeasible.colocation import any_plan
 from rollplan.planner.infeasible.colocation import explain as why_jobs_do_not_fit
-from rollplan.planner.infeasible.split import explain as why_no_split
+from rollplan.planner.infeasible.scenario_splits import why_no_split
 from rollplan.planner.reoptimise import reoptimise
 from rollplan.planner.since import groups_of
 from rollplan.planner.timetables import law_of
@@ -126,11 +125,7 @@ def _plan_split(scenario: Scenario, job: Job, asked: Split) -> PlannedSplit:
         ready = compiled(asked, scenario.pools, scenario.links)
         decision, bound = split.decide(ready.problem, asked.noise, asked.target_s)
     except InfeasibleError as error:
-        raise InfeasibleError([*error.reasons, *why_no_split(job.name, asked, scenario.pools, scenario.links)]) from None
-    if asked.target_s is not None and decision.fewest is None:
-        # No failure: the best plan is wanted all the same, and what is in the way of the target.
-        why = why_no_split(job.name, asked, scenario.pools, scenario.links)
-        decision = replace(decision, target_conflict=tuple(why))
+        raise InfeasibleError([*error.reasons, *why_no_split(scenario, job.name, asked)]) from None
     return planned_split(job.name, asked, ready, decision, bound)
 
 

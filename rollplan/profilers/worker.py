@@ -148,13 +148,14 @@ def _talk(
         kill_group(process)
         raise
     finally:
-        # The process has ended, so neither thread has anything left to wait for.
         heard.set()
-        cleaner.join()
-        if timer is not None and timer.ident is not None:
+        if timer is not None:
             timer.cancel()
-            timer.join()
         process.stdout.close()
+        # The process has ended, so the threads have nothing left to wait for.
+        for thread in (cleaner, timer):
+            if thread is not None and thread.is_alive():
+                thread.join()
     if late:
         raise failure(module, f"the worker took longer than {timeout_s:g} s and was stopped; ask for less, or allow more time")
     return tail

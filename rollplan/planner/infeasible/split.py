@@ -6,6 +6,7 @@ Every answer derives the candidates again without the dropped requirements, whic
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import TypeAlias
@@ -47,23 +48,31 @@ class Target:
 Requirement: TypeAlias = Budget | Pipelining | Target
 
 
-def explain(name: str, asked: Split, pools: Pools, links: Links = (), limits: Limits | None = None) -> list[str]:
+def explain(
+    name: str,
+    asked: Split,
+    pools: Pools,
+    links: Links = (),
+    limits: Limits | None = None,
+    elsewhere: Mapping[str, int] | None = None,
+) -> list[str]:
     """Return which requirements of a split exclude each other and what would do for each; empty if it has a plan.
 
-    Without a target: why no candidate fits the budgets. With one: also why none keeps it.
+    Without a target: why no candidate fits the budgets. With one: also why none keeps it. elsewhere: nodes of each pool that the
+    budgets of other splits take.
     """
-    explanation = _Explanation(name, asked, pools, links, limits or Limits(MOST_S))
+    explanation = _Explanation(name, asked, pools, links, limits or Limits(MOST_S), elsewhere or {})
     return explanation.sentences() if explanation.fits(frozenset(explanation.requirements())) is False else []
 
 
 def conflict_of(asked: Split, pools: Pools, links: Links = (), limits: Limits | None = None) -> Conflict[Requirement]:
     """Return requirements of a split without a plan that exclude each other; empty if no budget, way or target helps."""
-    return _Explanation("", asked, pools, links, limits or Limits(MOST_S)).conflict()
+    return _Explanation("", asked, pools, links, limits or Limits(MOST_S), {}).conflict()
 
 
 class _Explanation:
-    def __init__(self, name: str, asked: Split, pools: Pools, links: Links, limits: Limits) -> None:
-        self.name, self.asked, self.pools, self.links, self.limits = name, asked, pools, links, limits
+    def __init__(self, name: str, asked: Split, pools: Pools, links: Links, limits: Limits, elsewhere: Mapping[str, int]) -> None:
+        self.name, self.asked, self.pools, self.links, self.limits, self.elsewhere = name, asked, pools, links, limits, elsewhere
         self.budgets = budgets(asked, pools)
         self.known: dict[tuple[object, ...], SplitProblem | None] = {}
 
@@ -86,8 +95,11 @@ class _Explanation:
         lines = [self._line(each) for each in found.requirements]
         proof = "proven twice" if self._proven_again(found) else "proven once"
         sure = "" if found.minimal else f", perhaps with fewer: not proven minimal, the {self.limits.stop()} came first"
-        head = f"these {len(lines)} requirements of split {self.name} exclude each other ({proof}){sure}"
-        return [head if len(lines) > 1 else f"one requirement of split {self.name} excludes every plan ({proof}){sure}", *lines]
+        if len(lines) > 1:
+            return [f"these {len(lines)} requirements of split {self.name} exclude each other ({proof}){sure}", *lines]
+        if found.requirements == (Target(),):
+            return [f"no GPUs and no way keep the target of split {self.name} ({proof}){sure}", *lines]
+        return [f"one requirement of split {self.name} excludes every plan ({proof}){sure}", *lines]
 
     def fits(self, kept: frozenset[Requirement]) -> bool | None:
         """Return whether a candidate keeps these requirements."""
@@ -97,8 +109,8 @@ class _Explanation:
         if isinstance(each, Target):
             assert self.asked.target_s is not None, "else it is no requirement"
             least_s = self._least_s(self.asked)
-            more = "no value alone is enough" if least_s is None else f"target: {ceil(least_s * 10 - 1e-9) / 10:g} s would do"
-            return f"target: {self.asked.target_s:g} s per iteration ({more})"
+            more = "no value alone is enough" if least_s is None else f"target: {ceil(least_s * 10 - 1e-9) / 10:.12g} s would do"
+            return f"target: {self.asked.target_s:.12g} s per iteration ({more})"
         if isinstance(each, Pipelining):
             enough = [way for way in self._all_ways() if self._keeps_target(self.asked.model_copy(update={"pipelining": (way,)}))]
             more = f"{' or '.join(enough)} would do" if enough else "no other way alone is enough"
@@ -115,7 +127,7 @@ class _Explanation:
     def _nodes(self, pool: str, gpus: int) -> str:
         """Return the nodes that such a budget asks for, if the pool has fewer."""
         size, have = self.pools[pool].gpus_per_node, self.pools[pool].nodes
-        needed = -(-gpus // size)
+        needed = -(-gpus // size) + self.elsewhere.get(pool, 0)
         return "" if have is None or needed <= have else f", with nodes: {needed} of pool {pool}"
 
     def _relaxed(self, kept: frozenset[Requirement]) -> Split:
