@@ -75,14 +75,28 @@ def test_every_whole_scenario_in_a_page_is_planned_and_checked(page: str, text: 
     assert check(scenario, plan(scenario)).faults == ()
 
 
-def test_the_refusal_that_the_scenario_page_shows_is_the_one_given() -> None:
-    """Its first example of wrong input, with all faults."""
+@pytest.mark.parametrize(("name", "file"), [("bad", "bad.yaml"), ("bad_across", "across.yaml")])
+def test_the_refusals_that_the_scenario_page_shows_are_those_given(name: str, file: str) -> None:
+    """Wrong values, and values that are wrong together, with all faults."""
     page = ROOT / "docs" / "scenario.md"
-    wrong = next(text for text in blocks(page, "yaml") if text.startswith("name: bad"))
-    shown = next(text for text in blocks(page, "text") if text.startswith("$ rollplan plan bad.yaml"))
+    wrong = next(text for text in blocks(page, "yaml") if text.startswith(f"name: {name}\n"))
+    shown = next(text for text in blocks(page, "text") if text.startswith(f"$ rollplan plan {file}"))
     with pytest.raises(InputError) as refused:
-        Scenario.from_yaml(wrong, "bad.yaml")
+        plan(Scenario.from_yaml(wrong, file))
     assert f"error: {refused.value}".splitlines() == shown.splitlines()[1:]
+
+
+def test_the_commands_of_the_page_on_fleets_work_in_their_order(tmp_path: Path) -> None:
+    """On a small fleet whose optimum is proven long before the limit."""
+    (tmp_path / "fleet.yaml").write_text((ROOT / "examples" / "production_ten" / "paper_prices.yaml").read_text())
+    (commands,) = (text for text in blocks(ROOT / "docs" / "colocation_exact.md", "sh") if "fleet.yaml" in text)
+    assert [line.split()[1] for line in commands.splitlines()] == ["plan", "check"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in commands.splitlines():
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def named(page: str) -> set[str]:

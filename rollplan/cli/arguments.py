@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from rollplan.models.errors import Finding, InputError
 
@@ -84,6 +88,35 @@ def price_per_h(text: str, option: str) -> float:
     except PydanticCustomError as error:
         context = error.context or {}
         raise InputError("command line", [Finding(option, f"`{text}`", context["problem"], context["remedy"])]) from None
+
+
+def seconds(low_s: float = 0.0, high_s: float = inf) -> Callable[[str | float], float]:
+    """Return a reader of `--time-limit`: `90`, which is in seconds, or `90 s`, `90s`, `1.5 min`, `2 h` as in a scenario."""
+
+    def read(text: str | float) -> float:
+        try:
+            # A default comes as the number that it is.
+            value = float(text)
+        except ValueError:
+            value = _duration_s(str(text))
+        if not low_s <= value <= high_s:
+            limits = f"at least {low_s:g} s" if high_s == inf else f"from {low_s:g} to {high_s:g} s"
+            raise typer.BadParameter(f"`{text}` is not {limits}; write seconds, or a time with its unit, such as `2 min`")
+        return value
+
+    return read
+
+
+def _duration_s(text: str) -> float:
+    from pydantic_core import PydanticCustomError
+
+    from rollplan.models.strict import show
+    from rollplan.models.units import DURATION
+
+    try:
+        return DURATION.parse(text)
+    except PydanticCustomError as error:
+        raise typer.BadParameter(f"{show(text)} {error.message()}") from None
 
 
 def whole_numbers(text: str | None, option: str) -> tuple[int, ...] | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rollplan.cli.arguments import seconds
 from rollplan.cli.exits import Exit
 
 
@@ -14,7 +15,10 @@ def command(
     scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)],
     plan: Annotated[Path, typer.Argument(help="Plan file (JSON).", show_default=False)],
     max_gap: Annotated[str | None, typer.Option(help="Fail if the checked gap is larger, such as 2%.", show_default=False)] = None,
-    time_limit: Annotated[float, typer.Option(min=0.0, help="Seconds for proving the bound; then only the fluid bound stands.")] = 60.0,
+    time_limit: Annotated[
+        float,
+        typer.Option(parser=seconds(), metavar="TIME", help="For proving the bound, such as 2 min; then only the fluid bound stands."),
+    ] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Verify a plan against its scenario with code of its own, and prove its bound again."""
@@ -40,6 +44,6 @@ def command(
         from rollplan.cli.screen import check_screen
         from rollplan.cli.tables import show
 
-        show(check_screen(made, report, allowed))
+        show(check_screen(made, report, allowed, made.scenario.sha256 != read.sha256()))
     if too_far or not report.valid:
         raise typer.Exit(Exit.NO)

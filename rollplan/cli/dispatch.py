@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rollplan.cli.arguments import seconds
+
 
 class Method(StrEnum):
     """How to dispatch."""
@@ -25,7 +27,7 @@ def command(
     ] = None,
     ranker: Annotated[Path | None, typer.Option(help="Profile with a ranker: its measured recall.", show_default=False)] = None,
     method: Annotated[Method, typer.Option(help="Best of the heuristics, or exact search (small batches only).")] = Method.best,
-    time_limit: Annotated[float, typer.Option(min=0.0, help="Seconds for the search.")] = 30.0,
+    time_limit: Annotated[float, typer.Option(parser=seconds(), metavar="TIME", help="For the search: seconds, or with a unit.")] = 30.0,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of everything random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the dispatch as JSON.")] = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rollplan.cli.arguments import seconds
 from rollplan.cli.exits import Exit
 
 
@@ -27,7 +28,9 @@ def command(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the plan here (JSON).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     method: Annotated[Method, typer.Option(help="Exact search, or one heuristic alone.")] = Method.exact,
-    time_limit: Annotated[float, typer.Option(min=0.0, help="Seconds; the best plan so far is kept.")] = 60.0,
+    time_limit: Annotated[
+        float, typer.Option(parser=seconds(), metavar="TIME", help="Seconds, or with a unit, such as 2 min; the best plan so far is kept.")
+    ] = 60.0,
     node_limit: Annotated[int, typer.Option(min=1, help="Search nodes; unlike seconds, the same on every run.")] = 1000,
     target_gap: Annotated[str, typer.Option(help="Stop when the proven gap is this small, such as 1%.")] = "0%",
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of everything random.")] = 0,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rollplan.cli.arguments import seconds
 from rollplan.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def command(
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Prometheus text on this port of 127.0.0.1.", show_default=False)
     ] = None,
-    time_limit: Annotated[float | None, typer.Option(min=0.0, help="Seconds after which the run is stopped.", show_default=False)] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(parser=seconds(), metavar="TIME", help="Stop the run after it, such as 2 h.", show_default=False)
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:

@@ -18,6 +18,7 @@ from rollplan.models.check import CheckReport
 from rollplan.models.colocation.certificate import MAX_EXHAUSTIVE_JOBS
 from rollplan.models.plan import Busy, Plan, PlannedGroup, PlannedJob
 from rollplan.planner.explain import JobReason, binding_text, proof_texts
+from rollplan.planner.proofs import gangs_of
 
 
 def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
@@ -36,8 +37,8 @@ def plan_screen(plan: Plan, seconds: float | None = None) -> RenderableType:
     return Group(*parts)
 
 
-def check_screen(plan: Plan, report: CheckReport, allowed: float | None) -> RenderableType:
-    """Return the verdict of `check`: checked beside claimed."""
+def check_screen(plan: Plan, report: CheckReport, allowed: float | None, other_scenario: bool = False) -> RenderableType:
+    """Return the verdict of `check`: checked beside claimed; of a plan of another scenario only the first faults, which say so."""
     lines = [f"{plan.scenario.name}   {'valid' if report.valid else 'NOT VALID'}", ""]
     if report.value is not None and report.checked is not None and report.claimed_bound is not None:
         lines += [
@@ -49,8 +50,15 @@ def check_screen(plan: Plan, report: CheckReport, allowed: float | None) -> Rend
             lines.append(f"  note      {report.checked.note}")
     limit = "" if allowed is None else f"   allowed {percent(allowed)}: {'ok' if report.checked_gap <= allowed + 1e-9 else 'TOO LARGE'}"
     lines.append(f"  gap       {percent(report.checked_gap)} checked{limit}")
-    items = [("note", note) for note in report.notes] + [("fault", fault) for fault in report.faults]
+    shown = report.faults[:_FEW_FAULTS] if other_scenario else report.faults
+    items = [("note", note) for note in report.notes] + [("fault", fault) for fault in shown]
+    if len(shown) < len(report.faults):
+        items.append(("", f"... and {len(report.faults) - len(shown)} more (--json has all)"))
     return Group(*map(Text, lines), *(labelled(kind, text) for kind, text in items))
+
+
+_FEW_FAULTS = 4
+"""Of a plan of another scenario nearly every number is wrong, and that says nothing."""
 
 
 def explain_screen(plan: Plan, missed: Mapping[str, Sequence[str]]) -> RenderableType:
@@ -103,18 +111,27 @@ def _cost_lines(plan: Plan) -> Iterator[str]:
     if splits:
         yield f"  of which  {certificate.value:12.2f} $/h co-located, {splits:.2f} $/h split jobs"
     yield f"  bound     {certificate.claimed_bound:12.2f} $/h   no plan costs less: {_claimed_proof(plan)}"
-    if (
-        certificate.witness_bound < certificate.claimed_bound - 0.005
-        and sum(len(group.jobs) for group in plan.groups) > MAX_EXHAUSTIVE_JOBS
-    ):
+    if certificate.witness_bound < certificate.claimed_bound - 0.005 and not _searched_again(plan):
         provable = gap(certificate.value, certificate.witness_bound)
-        yield f"  checkable {certificate.witness_bound:12.2f} $/h   the part that `check` can prove again (gap {percent(provable)})"
+        long = plan.settings.max_rate > 1 and sum(len(group.jobs) for group in plan.groups) > _LISTED_SOON
+        can = "proves again, given time" if long else "can prove again"
+        yield f"  checkable {certificate.witness_bound:12.2f} $/h   the part that `check` {can} (gap {percent(provable)})"
     yield f"  alone     {comparison.solo:12.2f} $/h   every job on its own nodes{_saving(certificate.value, comparison.solo)}"
     if comparison.paper_admission is None:
         yield "  RollMux              -       its admission finds no room for these jobs"
     else:
         paper = comparison.paper_admission
         yield f"  RollMux   {paper:12.2f} $/h   its admission, job by job{_saving(certificate.value, paper)}"
+
+
+_LISTED_SOON = 40
+"""Jobs up to which `check` lists all groups with several runs per period within its time limit, however well they fit together."""
+
+
+def _searched_again(plan: Plan) -> bool:
+    """Return whether `check` proves the optimum by searching every partition: few jobs whose nodes the closed form counts."""
+    few = sum(len(group.jobs) for group in plan.groups) <= MAX_EXHAUSTIVE_JOBS
+    return few and plan.settings.max_rate == 1 and not gangs_of(plan)
 
 
 def _numbers(plan: Plan) -> str:

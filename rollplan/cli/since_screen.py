@@ -22,7 +22,7 @@ def since_lines(scenario: Scenario, source: str, before: Plan, after: Plan, pric
         lines.append("            without moves the new jobs find no room")
     else:
         paid = f", {price_per_h * len(changed.moved):.2f} $/h of it the price of the moves" if price_per_h and changed.moved else ""
-        lines.append(f"            {changed.saves_per_h:.2f} $/h less than placing the new jobs without moves{paid}")
+        lines.append(f"            {round(changed.saves_per_h, 2) + 0.0:.2f} $/h less than placing the new jobs without moves{paid}")
     lines.append(
         "            the bound is that of planning anew, which may move every job: a plan that moves few can be best and far from it"
     )

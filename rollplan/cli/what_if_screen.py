@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,13 +12,16 @@ from rollplan.cli.split_screen import placed
 from rollplan.cli.tables import labelled, new_table
 from rollplan.models.plan import Plan
 from rollplan.models.plan_split import PlannedSplit
-from rollplan.planner.what_if import Variant
+from rollplan.models.split.problem import REL_TOL
+from rollplan.planner.what_if import PLANNED_ANEW, Variant, made_since
 
 
 def what_if_screen(made: Plan, variants: Sequence[Variant]) -> RenderableType:
     """Return the table of all variants; what fits nowhere is said below."""
-    parts: list[RenderableType] = [Text(f"{made.scenario.name}   what if"), Text()]
-    parts += [_split_table(number, split, variants) for number, split in enumerate(made.splits)]
+    moves = f"   moves not counted: compare with the row `{PLANNED_ANEW}`" if made_since(made) else ""
+    parts: list[RenderableType] = [Text(f"{made.scenario.name}   what if{moves}"), Text()]
+    for number, split in enumerate(made.splits):
+        parts += _split_part(number, split, variants)
     if made.groups:
         parts.append(_cost_table(made, variants))
     for variant in variants:
@@ -26,15 +29,25 @@ def what_if_screen(made: Plan, variants: Sequence[Variant]) -> RenderableType:
     return Group(*parts)
 
 
-def _split_table(number: int, before: PlannedSplit, variants: Sequence[Variant]) -> Table:
+def _split_part(number: int, before: PlannedSplit, variants: Sequence[Variant]) -> Iterator[RenderableType]:
+    rows = [("as planned", before), *((variant.name, variant.plan.splits[number] if variant.plan else None) for variant in variants)]
     table = new_table(
         (f"split {before.name}", "left"), ("rollout", "left"), ("train", "left"), ("how", "left"), ("iteration", "right"),
         ("$/h", "right"), ("$/iteration", "right"), ("binds", "left"),
     )  # fmt: skip
-    rows = [("as planned", before), *((variant.name, variant.plan.splits[number] if variant.plan else None) for variant in variants)]
     for name, split in rows:
         table.add_row(name, *(_cells(split, before) if split else ("nothing fits",)))
-    return table
+    yield table
+    targets = [(name, split.target_s, _kept(split)) for name, split in rows if split is not None and split.target_s is not None]
+    if any(kept != "kept" for *_, kept in targets):
+        yield labelled("target", ", ".join(f"{name}: {target_s:.12g} s {kept}" for name, target_s, kept in targets))
+
+
+def _kept(split: PlannedSplit) -> str:
+    """Return whether the target is kept: by the plan of the row, by another, or by none."""
+    if split.fewest is None or split.target_s is None:
+        return "missed"
+    return "kept" if split.choice.iteration_s <= split.target_s * (1 + REL_TOL) else "can be kept"
 
 
 def _cells(split: PlannedSplit, before: PlannedSplit) -> tuple[str, ...]:

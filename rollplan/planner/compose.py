@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rollplan import __version__
 from rollplan.models.certified import Branch, Certified, Limits, Report, silent
-from rollplan.models.colocation.certificate import checked_bound
+from rollplan.models.colocation.certificate import checked_bound, counts_less
 from rollplan.models.colocation.frozen_order import frozen_period
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
 from rollplan.models.describe import describe_groups, describe_pools, plan_warnings
@@ -140,6 +140,8 @@ def _certificate(problem: ColocationProblem, found: Certified[ColocationSolution
         # A file that nobody could read proves nothing: the root alone proves less, but something.
         witness, proof = witness.prices, "branch and bound"
         witness_bound = checked_bound(problem, witness).value
+    elif counts_less(problem):
+        witness_bound = min(witness_bound, checked_bound(problem, witness, Limits().stop).value)
     return Certificate(
         value=found.value,
         claimed_bound=found.bound.value,

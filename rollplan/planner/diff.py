@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rollplan.models.plan import Plan, PlannedGroup
+from rollplan.models.plan_split import PlannedSplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,16 @@ def _place(group: PlannedGroup, name: str) -> str:
 def _splits(plan: Plan) -> dict[str, str]:
     return {
         split.name: f"{split.choice.mode} {split.choice.rollout_pool} {split.choice.rollout_gpus} : "
-        f"{split.choice.train_pool} {split.choice.train_gpus}, {split.choice.iteration_s:.3f} s"
+        f"{split.choice.train_pool} {split.choice.train_gpus}, {split.choice.iteration_s:.3f} s{_target(split)}"
         for split in plan.splits
     }
+
+
+def _target(split: PlannedSplit) -> str:
+    """Return by which fewest GPUs a split's target is kept, if it has a target."""
+    if split.target_s is None:
+        return ""
+    target, fewest = f"target {split.target_s:.12g} s", split.fewest
+    if fewest is None:
+        return f", {target} missed"
+    return f", {target} kept from {fewest.mode} {fewest.rollout_pool} {fewest.rollout_gpus} : {fewest.train_pool} {fewest.train_gpus}"

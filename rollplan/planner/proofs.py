@@ -26,7 +26,7 @@ def gangs_of(plan: Plan) -> frozenset[str]:
 
 def period_text(group: PlannedGroup, gangs: Collection[str]) -> str:
     """Return whether no schedule with the same runs is shorter, as far as loads and jobs tell; nothing is searched."""
-    jobs = _jobs(group, gangs)
+    jobs = job_data(group, gangs)
     pinning, runs = [job.rollout_nodes for job in group.jobs], [job.iterations for job in group.jobs]
     try:
         least = lower_bound(shop_of(jobs, pinning, runs))
@@ -39,7 +39,7 @@ def period_text(group: PlannedGroup, gangs: Collection[str]) -> str:
 
 def searched_text(group: PlannedGroup, gangs: Collection[str], seed: int) -> str:
     """Return the same after a search with CP-SAT where loads and jobs do not tell."""
-    jobs = _jobs(group, gangs)
+    jobs = job_data(group, gangs)
     runs = [job.iterations for job in group.jobs]
     try:
         proof = least_period(jobs, [job.rollout_nodes for job in group.jobs], runs, Limits(time_s=SEARCH_S), seed)
@@ -53,11 +53,14 @@ def searched_text(group: PlannedGroup, gangs: Collection[str], seed: int) -> str
     return f"{found}; {_what(group)} takes {group.period_s:.1f} s"
 
 
-def better_text(group: PlannedGroup, gangs: Collection[str], seed: int) -> str | None:
-    """Return whether the pools would be busier if some jobs ran several times per period, None if some do or the job is alone."""
+def better_text(group: PlannedGroup, gangs: Collection[str], seed: int, max_rate: int = 1) -> str | None:
+    """Return whether the pools would be busier if some jobs ran several times per period, None if some do or the job is alone.
+
+    max_rate: how many runs per period the plan allows. A busier schedule on the same nodes makes no plan cheaper by itself.
+    """
     if len(group.jobs) == 1 or any(job.iterations > 1 for job in group.jobs):
         return None
-    jobs = _jobs(group, gangs)
+    jobs = job_data(group, gangs)
     try:
         better, complete = better_schedule(
             jobs, [job.rollout_nodes for job in group.jobs], MOST_RUNS, limits=Limits(time_s=SEARCH_S), seed=seed
@@ -68,13 +71,16 @@ def better_text(group: PlannedGroup, gangs: Collection[str], seed: int) -> str |
     if better is None:
         return f"no schedule with up to {MOST_RUNS} runs of a job per period keeps the SLOs and the pools busier{searched}"
     runs = ", ".join(f"{job.name} x{times}" for job, times in zip(group.jobs, better.runs, strict=True))
+    needs = max(better.runs)
+    allowed = f"it needs `max_rate: {needs}`, the plan has {max_rate}" if needs > max_rate else f"`max_rate: {max_rate}` allows it"
     return (
         f"a better schedule exists: {runs} in {better.timetable.period_s:.1f} s keep all SLOs and the pools "
-        f"{better.utilisation:.3f} busy in sum, strict round robin {better.round_robin:.3f}{searched}"
+        f"{better.utilisation:.3f} busy in sum, strict round robin {better.round_robin:.3f}{searched}; {allowed}, "
+        "and these nodes would cost the same"
     )
 
 
-def _jobs(group: PlannedGroup, gangs: Collection[str]) -> list[JobData]:
+def job_data(group: PlannedGroup, gangs: Collection[str]) -> list[JobData]:
     """Return the jobs with the plan's seconds; what solo time has beyond the two phases is a delay."""
     try:
         return [
@@ -84,6 +90,9 @@ def _jobs(group: PlannedGroup, gangs: Collection[str]) -> list[JobData]:
                 rollout_s=job.rollout_s,
                 train_s=job.train_s,
                 rollout_nodes=len(job.rollout_nodes),
+                train_nodes=job.train_nodes,
+                rollout_memory_gib=job.rollout_memory_gib,
+                train_memory_gib=job.train_memory_gib,
                 gang=job.name in gangs,
                 delay_s=0.0 if at_most(job.solo_s, job.rollout_s + job.train_s) else job.solo_s - job.rollout_s - job.train_s,
             )

@@ -9,7 +9,8 @@ most one new, so that as few jobs as possible have moved (`inheritance`). A chan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from time import monotonic
 from typing import Literal
 
@@ -19,7 +20,7 @@ from rollplan.models.colocation.exact import lower_bound
 from rollplan.models.colocation.plans.improve import Improver
 from rollplan.models.colocation.plans.incumbent import Timetables
 from rollplan.models.colocation.plans.moves import Moves, moved_jobs
-from rollplan.models.colocation.plans.placed import Members
+from rollplan.models.colocation.plans.placed import Members, Partition
 from rollplan.models.colocation.plans.start import inserted
 from rollplan.models.colocation.problem import ColocationProblem, ColocationSolution, Group
 from rollplan.models.colocation.solution import cost_of, group_of, pools_suffice
@@ -28,13 +29,18 @@ from rollplan.models.compiled import HAVE_COMPILER
 from rollplan.models.errors import InfeasibleError, NoSolutionError
 from rollplan.models.native import run
 from rollplan.planner.admission import Fleet
+from rollplan.planner.colocation import solve
 from rollplan.planner.timetables import held, law_of, rated_columns, without_slack
 
-_WORK = 100_000
+_WORK, _WORK_BEFORE = 100_000, 25_000
 _SLOWER = 100
-"""Work of the search for each job; without a compiler so many times less."""
-_SHARE = 0.7
-"""Of the time that is left, for plans; the rest is for their bound."""
+"""Work for each job of the last search and of those before; without a compiler so many times less."""
+_SHARE = 0.5
+"""Of the time that is left, for each search; what remains is for the bound."""
+_FEW_JOBS = 150
+"""Up to so many jobs the plan that may move all of them is a candidate, too, and brings its bound."""
+_NAMED = 3
+"""Most broken groups that a message names."""
 _NO_PLAN = 1_000
 """More nodes than any plan would give a group that cannot exist."""
 
@@ -78,8 +84,8 @@ def reoptimise(
     """Return the best plan found that moves at most `max_moved` of the jobs that were in a group of `before`.
 
     before: the old groups by job names. Names that the problem does not have have left; jobs in none of the groups are new. Never
-    costs more, moves included, than admission of the new jobs (`lossless`) into what is left of the old groups. At most 60 jobs are
-    searched to the end, unless a limit strikes. Same seed, same answer, unless a limit strikes.
+    costs more, moves included, than admission of the new jobs (`lossless`) into what is left of the old groups. Up to
+    150 jobs the plan that may move all of them is a candidate, too. Same seed, same answer, unless a limit strikes.
     Raises `InfeasibleError` if the jobs fit into no plan, `NoSolutionError` if none was found that moves so few.
     """
     begun, limits = monotonic(), limits or Limits()
@@ -93,38 +99,39 @@ def reoptimise(
             if group_of_job[k] is not None:
                 raise ValueError(f"job {problem.jobs[k].name} is in two of the old groups")
             group_of_job[k] = number
-    moves = Moves(tuple(group_of_job), move_price_per_h, max_moved)
     law = law_of(problem, limits, seed)
-    alone = admitted(problem, old, law)
-    start = inserted(problem, limits.stop) if alone is None else tuple(group.jobs for group in alone.groups)
     groups = _Groups(problem, law)
-    improver = Improver(problem, seed, moves, None if law is None else groups.nodes)
-
-    def tell(cost: float) -> None:
-        report(cost, None)
-
-    work = _WORK * len(problem.jobs) // (1 if HAVE_COMPILER else _SLOWER)
-    part = limits.part(_SHARE)
-    partition = run(lambda: improver.run(start, work, part.stop, report=tell), part) or improver.best or start
-    solution = groups.solution(partition)
-    moved = _moved(problem, moves, solution)
-    if not pools_suffice(problem, solution.groups) or len(moved) > (len(problem.jobs) if max_moved is None else max_moved):
-        raise NoSolutionError(f"no plan was found that moves at most {max_moved} jobs and fits into the pools (raise --max-moved)")
-    bound, witness = lower_bound(problem, limits, rated_columns(problem, limits.stop))
+    alone = _admitted(problem, old, groups)
+    start = inserted(problem, limits.stop) if alone is None else tuple(group.jobs for group in alone.groups)
+    searched = _Searched(problem, groups, group_of_job, move_price_per_h, limits, seed)
+    for cap in (caps := _caps(len(problem.jobs), max_moved)):
+        start = searched.improved(start, cap, cap == caps[-1], report)
+    free = solve(problem, "exact", limits.part(_SHARE), seed) if len(problem.jobs) <= _FEW_JOBS else None
+    if free is not None:
+        searched.found.append(free.solution)
+    solution, moved = searched.best(max_moved, old)
+    if free is not None:
+        bound, witness, proven = free.bound, free.witness, free.witness_bound
+    else:
+        bound, witness = lower_bound(problem, limits, rated_columns(problem, limits.stop))
+        proven = bound.value
     solution = without_slack(problem, solution)
     stopped: Literal["optimal", "heuristic"] = "optimal" if gap(solution.cost_per_h, bound.value) <= 1e-9 else "heuristic"
-    plan = Certified(solution, solution.cost_per_h, bound, stopped, monotonic() - begun, seed, witness, bound.value)
+    plan = Certified(solution, solution.cost_per_h, bound, stopped, monotonic() - begun, seed, witness, proven)
     return Reoptimised(plan, moved, None if alone is None else alone.cost_per_h)
 
 
 def admitted(problem: ColocationProblem, old: Sequence[Sequence[int]], law: Timetables | None = None) -> ColocationSolution | None:
     """Return what admission alone makes of old groups and of the jobs in none of them; None if one finds no room.
 
-    Old groups stay together, on the fewest nodes for those who are left; what no longer keeps its limits together, because numbers
-    changed, is taken apart and admitted again.
+    Old groups stay together, on the fewest nodes for those who are left; of what no longer keeps its limits together, because
+    numbers changed, as few jobs as possible leave and are admitted again.
     """
-    groups = _Groups(problem, law)
-    live = [group for members in old if members and (group := groups.feasible(tuple(sorted(members)))) is not None]
+    return _admitted(problem, old, _Groups(problem, law))
+
+
+def _admitted(problem: ColocationProblem, old: Sequence[Sequence[int]], groups: _Groups) -> ColocationSolution | None:
+    live = [group for members in old if (group := groups.feasible(groups.largest_part(members))) is not None]
     fleet, tickets = Fleet.resumed(problem, live)
     for k, job in enumerate(problem.jobs):
         if tickets[k] is None:
@@ -133,10 +140,72 @@ def admitted(problem: ColocationProblem, old: Sequence[Sequence[int]], law: Time
                 return None
             tickets[k] = placed.ticket
     plan = fleet.solution(problem, [ticket for ticket in tickets if ticket is not None])
-    if law is not None:
-        return held(problem, plan, law)
+    if groups.law is not None:
+        return held(problem, plan, groups.law)
     again = tuple(group_of(problem, sorted(group.jobs)) for group in plan.groups)
     return ColocationSolution(again, cost_of(problem, again))
+
+
+def _caps(jobs: int, most: int | None) -> list[int | None]:
+    """Return limits of moves to be searched one after the other, each from the plan of the one before: 1, 2, 4, ..., `most`.
+
+    In a large fleet one search takes long enough.
+    """
+    if jobs > _FEW_JOBS:
+        return [most]
+    last = jobs if most is None else min(most, jobs)
+    return [*(1 << power for power in range(last.bit_length()) if 1 << power < last), most]
+
+
+class _Searched:
+    """Plans found under ever looser limits of moves."""
+
+    def __init__(
+        self,
+        problem: ColocationProblem,
+        groups: _Groups,
+        group_of_job: Sequence[int | None],
+        move_price_per_h: float,
+        limits: Limits,
+        seed: int,
+    ) -> None:
+        self.problem, self.groups, self.limits, self.seed = problem, groups, limits, seed
+        self.moves = Moves(tuple(group_of_job), move_price_per_h)
+        self.found: list[ColocationSolution] = []
+
+    def improved(self, start: Partition, most: int | None, last: bool, report: Report) -> Partition:
+        """Search from a partition for plans that move at most `most` jobs; return the best. last: takes the most work."""
+        fewest = None if self.groups.law is None else self.groups.nodes
+        improver = Improver(self.problem, self.seed, replace(self.moves, most=most), fewest)
+        work = (_WORK if last else _WORK_BEFORE) * len(self.problem.jobs) // (1 if HAVE_COMPILER else _SLOWER)
+        part = self.limits.part(_SHARE)
+        partition = (
+            run(lambda: improver.run(start, work, part.stop, report=lambda cost: report(cost, None)), part) or improver.best or start
+        )
+        self.found.append(self.groups.solution(partition))
+        return tuple(group.jobs for group in self.found[-1].groups)
+
+    def best(self, most: int | None, old: Sequence[Sequence[int]]) -> tuple[ColocationSolution, tuple[Moved, ...]]:
+        """Return the plan that is cheapest with its moves, of equals the one that moves fewest, and who moved in it."""
+        choice = []
+        for solution in self.found:
+            moved = _moved(self.problem, self.moves, solution)
+            if pools_suffice(self.problem, solution.groups) and (most is None or len(moved) <= most):
+                choice.append((round(solution.cost_per_h + self.moves.price_per_h * len(moved), 6), len(moved), solution, moved))
+        if not choice:
+            raise NoSolutionError(f"no plan was found that moves at most {most} jobs{self._why(most, old)} (raise --max-moved)")
+        _, _, solution, moved = min(choice, key=lambda each: each[:2])
+        return solution, moved
+
+    def _why(self, most: int | None, old: Sequence[Sequence[int]]) -> str:
+        """Return which old groups no longer keep their limits, if they alone need more moves; else what else is in the way."""
+        broken = [(members, len(members) - len(self.groups.largest_part(members))) for members in old]
+        broken = [(members, leaving) for members, leaving in broken if leaving]
+        if most is None or sum(leaving for _, leaving in broken) <= most:
+            return " and fits into the pools" if any(pool.nodes is not None for pool in self.problem.pools) else ""
+        named = "; ".join(f"{leaving} of {', '.join(self.problem.jobs[k].name for k in members)}" for members, leaving in broken[:_NAMED])
+        more = f"; and {len(broken) - _NAMED} more groups" if len(broken) > _NAMED else ""
+        return f": old groups no longer keep their limits, and so many jobs must leave them: {named}{more}"
 
 
 class _Groups:
@@ -147,6 +216,8 @@ class _Groups:
 
     def feasible(self, members: Members) -> Group | None:
         """Return the group of these jobs, None if they cannot share nodes."""
+        if not members:
+            return None
         # Old groups may hold what no longer goes together; the laws are only asked about pools, sizes and memory that fit.
         if len({(self.problem.jobs[k].rollout_pool, self.problem.jobs[k].train_pool) for k in members}) > 1:
             return None
@@ -154,6 +225,15 @@ class _Groups:
             return None
         group = group_of(self.problem, list(members)) if self.law is None else self.law.fewest(members)[0]
         return None if group is None or group_faults(self.problem, group) else group
+
+    def largest_part(self, members: Sequence[int]) -> Members:
+        """Return as many of these jobs as still can share nodes, ascending; of equals those that cost most alone."""
+        ordered = tuple(sorted(members))
+        for size in range(len(ordered), 0, -1):
+            parts = [part for part in combinations(ordered, size) if self.feasible(part) is not None]
+            if parts:
+                return max(parts, key=lambda part: replace(self.problem, jobs=tuple(self.problem.jobs[k] for k in part)).solo_cost_per_h())
+        return ()
 
     def nodes(self, members: Members) -> int:
         """Return the fewest rollout nodes, very many if the jobs cannot share nodes."""

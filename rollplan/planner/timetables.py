@@ -19,6 +19,9 @@ from rollplan.models.colocation.timetables import GangTimetables, needs_timetabl
 MOST_RATED_JOBS = 60
 """Most jobs of which all multi-rate groups are listed, so that a bound on them is an LP bound."""
 
+MOST_GROUPS = 1_000_000
+"""Most multi-rate groups of a list: `check` lists no more, so that nobody could prove again what an LP over more says."""
+
 
 def law_of(problem: ColocationProblem, limits: Limits, seed: int = 0) -> Timetables | None:
     """Return what decides the nodes and timetables of groups, None where the closed form does."""
@@ -31,16 +34,18 @@ def law_of(problem: ColocationProblem, limits: Limits, seed: int = 0) -> Timetab
 def rated_columns(problem: ColocationProblem, stop: Callable[[], object]) -> Columns | None:
     """Return all groups that several runs per period may allow, on the fewest nodes that necessary tests leave them.
 
-    None where the closed form knows all groups, and for fleets too large to list them.
+    None where the closed form knows all groups, and where they are too many to list, or `stop` answers first: a part proves nothing.
     """
     if problem.max_rate == 1 or len(problem.jobs) > MOST_RATED_JOBS:
         return None
     found = candidates(problem, stop)
+    if not found.complete or len(found) > MOST_GROUPS:
+        return None
     jobs = [problem.jobs[k] for k in found.members[:, 0]]
     rollout = np.array([problem.pools[job.rollout_pool].price_per_node_h for job in jobs])
     train = np.array([problem.pools[job.train_pool].price_per_node_h for job in jobs])
     cost = rollout * found.rollout_nodes + train * found.train_nodes
-    return Columns(found.members, found.rollout_nodes, found.train_nodes, cost, found.complete)
+    return Columns(found.members, found.rollout_nodes, found.train_nodes, cost, complete=True)
 
 
 def held(problem: ColocationProblem, plan: ColocationSolution, law: Timetables) -> ColocationSolution | None:

@@ -5,6 +5,9 @@ samples_per_prompt=16       any key of the job's split, its workload, lengths, e
 trainer.tp=[1, 2]           where a name is not unique, the path from `split`
 pools.h100.price=2.5 $/h    anything else of the scenario, by its path from the top
 max_rate=2                  what holds for all co-located jobs
+
+A plan made since an earlier one (`plan --since`) does not hold that one, so moves cannot be counted again: its scenario is
+planned anew, without a change first, so that what the changes do can be told from what free moves do.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -29,7 +32,7 @@ from rollplan.models.scenario import Scenario
 from rollplan.models.split.given import Split
 from rollplan.models.strict import show
 from rollplan.models.yaml_reader import parse_yaml
-from rollplan.planner.colocation import Method
+from rollplan.planner.colocation import METHODS, Method
 from rollplan.planner.compose import plan
 
 _RELATIVE = re.compile(r"\s*([+*-])\s*([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})\s*")
@@ -44,6 +47,10 @@ _SECTIONS: tuple[tuple[tuple[str, ...], type[BaseModel]], ...] = (
 
 _OF_ALL_JOBS = ("max_group_size", "max_rate", "sync_holds", "overheads")
 """Keys at the top of a scenario that hold for all co-located jobs."""
+
+PLANNED_ANEW = "planned anew"
+_SINCE = "since"
+"""What `Settings.method` says of a plan that was made since an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,12 @@ def what_if(made: Plan, changes: Sequence[str], job: str | None = None) -> tuple
 
     made: a plan; the scenario inside it is planned again. changes: `key=value`; a value that begins with +, - or * is
     relative to the present one. job: which split the keys are of, if there are several.
-    Method, seed, node limit and target gap are those of the plan.
-    Raises `InputError` for a change that cannot be read, for what the scenario refuses, and for a plan without its scenario.
+    Method, seed, node limit and target gap are those of the plan. For a plan made since an earlier one the method is `exact`, and
+    `PLANNED_ANEW`, its scenario without a change, comes first.
+    Raises `InputError` for a change that cannot be read, for what the scenario refuses, for a plan without its scenario, and for one
+    that names no known method.
     """
+    method = _method(made)
     scenario = Scenario.from_dict(made.scenario.content, f"scenario in the plan of {made.scenario.name}")
     if [entry.name for entry in scenario.jobs if entry.split is not None] != [split.name for split in made.splits]:
         raise _refused("plan", "", "does not hold exactly the splits of its scenario", "plan again")
@@ -70,7 +80,22 @@ def what_if(made: Plan, changes: Sequence[str], job: str | None = None) -> tuple
     sets = [[change] for change in parsed] + ([parsed] if len(parsed) > 1 else [])
     # All are read before the first is planned.
     changed = [_changed(made, chosen, job) for chosen in sets]
-    return tuple(_variant(made, name, scenario) for name, scenario in changed)
+    if changed and made_since(made):
+        changed.insert(0, (PLANNED_ANEW, scenario))
+    return tuple(_variant(made, method, name, scenario) for name, scenario in changed)
+
+
+def made_since(made: Plan) -> bool:
+    """Return whether a plan was made since an earlier one, so that it may have kept groups that planning anew would not make."""
+    return made.settings.method == _SINCE
+
+
+def _method(made: Plan) -> Method:
+    """Return by which method the scenario of a plan is planned again."""
+    name = "exact" if made_since(made) else made.settings.method
+    if name not in METHODS:
+        raise _refused("plan", made.settings.method, "is no method by which it could be planned again", "plan again")
+    return name
 
 
 def _changed(made: Plan, changes: Sequence[tuple[str, str]], job: str | None) -> tuple[str, Scenario]:
@@ -82,11 +107,11 @@ def _changed(made: Plan, changes: Sequence[tuple[str, str]], job: str | None) ->
     return name, Scenario.from_dict(content, f"{made.scenario.name} with {show(name)}")
 
 
-def _variant(made: Plan, name: str, scenario: Scenario) -> Variant:
+def _variant(made: Plan, method: Method, name: str, scenario: Scenario) -> Variant:
     asked = made.settings
     limits = Limits(node_limit=asked.node_limit, target_gap=asked.target_gap)
     try:
-        return Variant(name, plan(scenario, cast(Method, asked.method), limits, asked.seed))
+        return Variant(name, plan(scenario, method, limits, asked.seed))
     except InfeasibleError as error:
         return Variant(name, None, error.reasons)
     except NoSolutionError as error:

@@ -143,6 +143,32 @@ def test_check_refuses_the_plan_of_a_changed_scenario(cli: Call, plan_file: Path
     assert "the plan was made from another scenario" in outcome.out
 
 
+def test_check_says_first_that_the_plan_is_of_another_scenario(cli: Call, plan_file: Path, scenario_text: str) -> None:
+    """And does not list every number that is wrong then; scripts get all of them."""
+    changed = scenario_text.replace("133 s", "134 s").replace("1.85 $/h", "1.86 $/h").replace("slo: 1\n", "slo: 1.1\n")
+    plan_file.with_name("scenario.yaml").write_text(changed)
+    outcome = cli("check", "scenario.yaml", "plan.json")
+    data = cli("check", "scenario.yaml", "plan.json", "--json")
+    faults = json.loads(data.out)["faults"]
+    assert (outcome.code, data.code) == (1, 1)
+    shown = [line for line in outcome.out.splitlines() if line.startswith("  fault")]
+    assert len(faults) > len(shown) == 4
+    assert "the plan was made from another scenario" in shown[0]
+    assert outcome.out.splitlines()[-1].strip() == f"... and {len(faults) - 4} more (--json has all)"
+
+
+def test_check_of_the_same_scenario_shows_every_fault(cli: Call, plan_file: Path) -> None:
+    """Each of them may be the one that matters."""
+    data = json.loads(plan_file.read_text())
+    for pool in data["pools"].values():
+        pool.update(cost_per_h=0.0, gpus=1, nodes=1, price_per_node_h=1.0)
+    plan_file.write_text(json.dumps(data))
+    outcome = cli("check", "scenario.yaml", "plan.json")
+    assert outcome.code == 1
+    assert sum(line.startswith("  fault") for line in outcome.out.splitlines()) == 9
+    assert "more (--json" not in outcome.out
+
+
 def test_check_accepts_the_plan_after_changes_that_mean_nothing(cli: Call, plan_file: Path, scenario_text: str) -> None:
     """Comments, units and the order of keys are spelling."""
     plan_file.with_name("scenario.yaml").write_text(

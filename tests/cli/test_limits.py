@@ -54,7 +54,7 @@ sys.argv = ["rollplan", "plan", "scenario.yaml", "-o", "plan.json", "-q"]
 main.run()
 """
 MOMENTS = [
-    ("import", "rollplan.cli.arguments", 1),
+    ("import", "rollplan.cli.progress", 1),
     ("import", "numpy", 1),
     ("open", "scenario.yaml", 1),
     ("import", "rollplan.planner.compose", 1),

@@ -203,6 +203,19 @@ OPTIONS = {
     "unknown method": (("plan", "s", "--method", "best"), "Error: Invalid value for '--method'"),
     "negative time limit": (("plan", "s", "--time-limit", "-1"), "Error: Invalid value for '--time-limit'"),
     "time limit that is no number": (("plan", "s", "--time-limit", "nan"), "Error: Invalid value for '--time-limit'"),
+    "time limit of an unknown unit": (
+        ("check", "s", "p", "--time-limit", "60 x"),
+        "Error: Invalid value for '--time-limit': `60 x` has the unit `x`, which is not a duration; accepted: s, ms, min, h",
+    ),
+    "time limit that is no time": (
+        ("dispatch", "s", "--time-limit", "soon"),
+        "Error: Invalid value for '--time-limit': `soon` is not a duration; write a number and a unit, such as `133 s`",
+    ),
+    "time limit that is too short": (
+        ("profile", "link", "--time-limit", "500 ms"),
+        "Error: Invalid value for '--time-limit': `500 ms` is not from 1 to 1e+06 s; write seconds, or a time with",
+    ),
+    "negative time limit with a unit": (("run", "p", "--time-limit", "-1 s"), "Error: Invalid value for '--time-limit'"),
     "no nodes to search": (("plan", "s", "--node-limit", "0"), "Error: Invalid value for '--node-limit'"),
     "seed beyond the solver": (("plan", "s", "--seed", "2147483648"), "Error: Invalid value for '--seed'"),
     "unknown file": (("schema", "trace"), "Error: Invalid value for 'file'"),

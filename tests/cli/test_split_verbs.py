@@ -319,6 +319,19 @@ def test_diff_names_the_split_that_changed(cli: Call, several: Scenario, folder:
     assert [line.split(":")[0] for line in outcome.out.splitlines() if line.startswith("split")] == ["split grpo"]
 
 
+def test_diff_says_whether_a_target_is_kept(cli: Call, folder: Path) -> None:
+    """The split may be the same, and only the target met no more."""
+    for target in (50, 49):
+        text = SEVERAL.replace("  - name: tables\n    split:\n", f"  - name: tables\n    split:\n      target: {target} s\n")
+        (folder / f"{target}.yaml").write_text(text)
+        assert cli("plan", f"{target}.yaml", "-o", f"{target}.json", "-q").code == 0
+    changes = cli("diff", "50.json", "49.json").out.splitlines()
+    assert [line for line in changes if line.startswith("split")] == [
+        "split tables: separate h20 2 : h800 2, 50.000 s, target 50 s kept from separate h20 2 : h800 2"
+        " -> separate h20 2 : h800 2, 50.000 s, target 49 s missed"
+    ]
+
+
 def test_explain_job_is_for_co_located_jobs(cli: Call, several: Scenario) -> None:
     """A split job shares no nodes; the error names those that do."""
     assert cli("plan", "several.yaml", "-o", "several.json", "-q").code == 0

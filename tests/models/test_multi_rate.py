@@ -253,6 +253,12 @@ def test_an_interrupted_enumeration_says_that_it_is_not_complete() -> None:
     assert len(found) >= 5
 
 
+def test_an_enumeration_that_is_out_of_time_at_its_start_is_empty_and_not_complete() -> None:
+    """No group was looked at, which is an answer, too."""
+    found = candidates(problem_of(FIVE), lambda: "time limit")
+    assert (len(found), found.complete, found.members.shape) == (0, False, (0, 4))
+
+
 def test_after_the_limits_only_strict_round_robin_is_given_and_nothing_is_kept() -> None:
     """So that an answer cut short is not taken for one that was searched."""
     struck = True

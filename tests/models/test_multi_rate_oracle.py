@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from rollplan.models.certified import Limits
+from rollplan.models.colocation.certificate.groups import fewest_nodes
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
 from rollplan.models.colocation.rates.necessary import Groups, least_nodes
 from rollplan.models.colocation.rates.timetables import RateTimetables
@@ -110,6 +111,9 @@ def test_no_group_has_fewer_nodes_than_the_tests_leave_it_and_what_is_called_pro
     least = int(least_nodes(Groups.of(problem, [members]), max_rate)[0])
     assert least <= truth or truth == 0
     assert least >= 1 or truth == 0
+    checked = fewest_nodes(problem, jobs)
+    assert truth == 0 or (checked is not None and checked[0] <= truth)  # what `check` proves rests on it
+    assert (0 if checked is None else checked[0]) == least or any(job.rollout_s == 0 for job in jobs)
     for decided in (False, True):
         group, proved = RateTimetables(problem, Limits(600), decided=decided).fewest(members)
         nodes = 0 if group is None else group.rollout_nodes

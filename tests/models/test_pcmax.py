@@ -41,10 +41,14 @@ def optimum(problem: PcmaxProblem) -> int:
         ((), 2, "times must have at least one job"),
         ((3, 0), 2, "times must be at least 1, got 0 for job 1; leave out jobs that take no time"),
         ((3, 4), 0, "machines must be at least 1, got 0"),
+        ((2, 1.5), 2, r"times must be whole numbers, got 1\.5 for job 1; `rounded_down` makes them from seconds and a unit"),
+        ((2.0, 3), 2, r"times must be whole numbers, got 2\.0 for job 0"),
+        ((2, "3"), 2, "times must be whole numbers, got '3' for job 1"),
+        ((3, 4), 2.5, r"machines must be a whole number, got 2\.5; write how many there are, such as 3"),
         ((2**53, 1), 2, r"times must sum to at most 2\^53, got 9007199254740993; choose a coarser unit"),
     ],
 )
-def test_a_value_out_of_range_is_refused_with_its_limit(times: tuple[int, ...], machines: int, message: str) -> None:
+def test_a_value_out_of_range_is_refused_with_its_limit(times: tuple[Any, ...], machines: Any, message: str) -> None:
     """A problem cannot exist in a wrong state."""
     with pytest.raises(ValueError, match=message):
         PcmaxProblem(times, machines)

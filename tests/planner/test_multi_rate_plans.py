@@ -15,6 +15,7 @@ from rollplan.models.colocation.rates.timetables import RateTimetables
 from rollplan.models.colocation.verify import verify
 from rollplan.planner import colocation
 from rollplan.planner.colocation import solve
+from rollplan.planner.timetables import rated_columns
 
 POOLS = (NodePool("h20", 14.80, 2000.0), NodePool("h800", 42.24, 2000.0))
 
@@ -91,3 +92,12 @@ def test_a_fleet_whose_groups_cannot_be_listed_in_time_costs_no_more_than_strict
     found = solve(problem, limits=Limits(5))
     assert found.value <= strict.value + 1e-9
     assert not verify(problem, found.solution)
+
+
+def test_a_part_of_the_groups_proves_nothing() -> None:
+    """No list is better than one that an LP bound must not rest on, and a plan is made without it."""
+    problem = drawn(1, 12)
+    assert rated_columns(problem, lambda: "time limit") is None
+    found = solve(problem, limits=Limits(0.01))
+    assert not verify(problem, found.solution)
+    assert found.bound.proof == "fluid"

@@ -46,8 +46,10 @@ def test_strict_round_robin_is_said_to_attain_the_least_period(planned: Plan) ->
 def test_a_better_schedule_is_exhibited(planned: Plan) -> None:
     """RollMux's Theorem 1 says that there is none: k1 and k2 four times while j runs once."""
     assert explain_job(planned, "j").better == (
-        "a better schedule exists: j x1, k1 x4, k2 x4 in 270.0 s keep all SLOs and the pools 1.333 busy in sum, strict round robin 1.200"
+        "a better schedule exists: j x1, k1 x4, k2 x4 in 270.0 s keep all SLOs and the pools 1.333 busy in sum, strict round robin 1.200; "
+        "it needs `max_rate: 4`, the plan has 1, and these nodes would cost the same"
     )
+    assert str(better_text(planned.groups[0], (), 0, 4)).endswith("; `max_rate: 4` allows it, and these nodes would cost the same")
 
 
 def test_a_longer_period_than_needed_is_not_called_the_least(planned: Plan) -> None:
@@ -67,6 +69,50 @@ def test_the_least_period_of_gangs_is_searched(planned: Plan) -> None:
     group = changed(planned, jobs=jobs, rollout_nodes=2, period_s=41.0)
     assert period_text(group, {"k1"}).startswith("no schedule takes less than 40.0 s (job j alone)")
     assert searched_text(group, {"k1"}, 0) == "strict round robin attains the least period of 41.0 s: CP-SAT refutes shorter ones"
+
+
+APART = """\
+name: apart
+max_rate: RATE
+pools:
+  h20: {role: rollout, gpu: H20, price: 1.85 $/h, memory: 900 GB}
+  h800: {role: train, gpu: H800, price: 5.28 $/h, memory: 900 GB}
+overheads: zero
+jobs:
+  - {name: long, slo: 1.1, rollout: {time: 140 s, memory: 10 GB}, train: {time: 40 s, memory: 10 GB}}
+  - {name: short, slo: 1.5, rollout: {time: 40 s, memory: 10 GB}, train: {time: 25 s, memory: 10 GB}}
+  - {name: tight, slo: 1, rollout: {time: 10 s, memory: 10 GB}, train: {time: 90 s, memory: 10 GB}}
+"""
+
+
+def places(rate: int, job: str = "long") -> list[tuple[str, bool, str]]:
+    """Where a job could go if every job is alone: in a plan that allows so many runs per period."""
+    apart = plan(Scenario.from_yaml(APART.replace("RATE", str(rate))), method="solo")
+    names = {group.name: group.jobs[0].name for group in apart.groups}
+    return [(names[other.group], other.possible, other.reason) for other in explain_job(apart, job).alternatives]
+
+
+def test_a_job_is_not_refused_where_others_may_run_twice() -> None:
+    """short (40 + 25 s) has time for two runs in the 198 s that long tolerates, on a node of its own; tight has none for anybody."""
+    refusal = "long alone takes 180.0 s, short tolerates 97.5 s (SLO 1.5)"
+    tight = "long alone takes 180.0 s, tight tolerates 100.0 s (SLO 1)"
+    assert places(1) == [("short", False, refusal), ("tight", False, tight)]
+    assert places(2) == [
+        ("short", True, "it could join for 14.80 $/h more there (1 rollout, 0 training nodes), with short x2 per period"),
+        ("tight", False, f"in strict round robin {tight}; nor with up to 2 runs of a job per period"),
+    ]
+    both = plan(Scenario.from_yaml(APART.replace("RATE", "2")))
+    assert [[(job.name, job.iterations) for job in group.jobs] for group in both.groups] == [[("long", 1), ("short", 2)], [("tight", 1)]]
+
+
+def test_what_was_not_searched_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of time, only strict round robin is answered for."""
+    monkeypatch.setattr("rollplan.planner.explain.JOINING_S", 0.0)
+    assert places(2)[0][1:] == (
+        True,
+        "it is not known whether it could join with up to 2 runs of a job per period; not in strict round robin, "
+        "long alone takes 180.0 s, short tolerates 97.5 s (SLO 1.5)",
+    )
 
 
 def test_a_job_alone_has_nothing_to_be_better_than(planned: Plan) -> None:

@@ -23,6 +23,7 @@ from rollplan.models.colocation.solution import group_of, solution_of
 from rollplan.models.colocation.verify import group_faults, verify
 from rollplan.models.errors import NoSolutionError
 from rollplan.planner.admission import Fleet
+from rollplan.planner.colocation import solve
 from rollplan.planner.reoptimise import admitted, reoptimise
 
 POOLS = (NodePool("H20", 14.8, 2048), NodePool("H800", 42.24, 2048))
@@ -186,6 +187,30 @@ def test_a_group_that_keeps_its_limits_no_longer_is_taken_apart() -> None:
     assert verify(problem, found.plan.solution) == ()
     with pytest.raises(NoSolutionError, match="moves at most 0 jobs"):
         reoptimise(problem, [["a", "b"]], max_moved=0, limits=Limits(time_s=1.0))
+
+
+def test_as_few_jobs_as_possible_leave_a_group_that_became_too_slow() -> None:
+    """Of four jobs one became slower than the others tolerate; the three that stay together have not moved."""
+    quick = tuple(JobData(name, 4.0, 60.0, 50.0) for name in "abc")
+    slow = JobData("d", 4.0, 900.0, 50.0)
+    problem = ColocationProblem(POOLS, (*quick, slow))
+    alone = admitted(problem, [[0, 1, 2, 3]])
+    assert alone is not None
+    assert sorted(group.jobs for group in alone.groups) == [(0, 1, 2), (3,)]
+    assert [each.job for each in reoptimise(problem, [["a", "b", "c", "d"]], max_moved=1).moved] == ["d"]
+    words = "at most 0 jobs: old groups no longer keep their limits, and so many jobs must leave them: 1 of a, b, c, d"
+    with pytest.raises(NoSolutionError, match=words):
+        reoptimise(problem, [["a", "b", "c", "d"]], max_moved=0)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whoever_may_move_everything_gets_the_plan_made_anew(seed: int) -> None:
+    """Then nothing holds it back; and each further move that is allowed can only help."""
+    problem = fleet(seed, 24)
+    before = old_groups(problem, seed, new=3, left=3)
+    costs = [reoptimise(problem, before, most).plan.value for most in (0, 3, None)]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] == pytest.approx(solve(problem, "exact").value)
 
 
 def test_full_pools_are_kept_to_where_admission_finds_no_room() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rollplan import InfeasibleError, InputError, Plan, Scenario, check, plan
 from rollplan.models.certified import Limits
-from rollplan.planner.what_if import Variant, what_if
+from rollplan.planner.what_if import PLANNED_ANEW, Variant, what_if
 
 ONE_POOL = """\
 name: one
@@ -169,6 +169,51 @@ def test_the_settings_of_the_plan_are_kept() -> None:
     made = plan(Scenario.from_yaml(SEVERAL), "greedy", Limits(node_limit=3, target_gap=0.02), seed=7)
     (variant,) = what_if(made, ["pools.h20.price=+1"])
     assert planned(variant).settings == made.settings
+
+
+ALONE_AND_TOGETHER = """\
+name: grown
+overheads: zero
+pools:
+  h20: {role: rollout, gpu: H20, price: 1.85 $/h, memory: 2 TB}
+  h800: {role: train, gpu: H800, price: 5.28 $/h, memory: 2 TB}
+jobs:
+  - {name: a, size: 7B, slo: 2, rollout: 100 s, train: 60 s}
+  - {name: b, size: 7B, slo: 2, rollout: 100 s, train: 60 s}
+"""
+
+
+@pytest.fixture(scope="module")
+def kept_apart() -> Plan:
+    """Two jobs that run on nodes of their own, and may not move although they would fit together."""
+    scenario = Scenario.from_yaml(ALONE_AND_TOGETHER)
+    return plan(scenario, since=plan(scenario, "solo"), max_moved=0)
+
+
+@pytest.mark.parametrize("change", ["max_rate=2", "pools.h20.nodes=1"])
+def test_a_plan_made_since_another_is_planned_anew_without_and_with_the_change(kept_apart: Plan, change: str) -> None:
+    """It does not hold the other, so moves cannot be counted; both rows are the bytes of exact plans, and never those of a heuristic."""
+    assert (kept_apart.settings.method, len(kept_apart.groups)) == ("since", 2)
+    anew, changed = what_if(kept_apart, [change])
+    assert (anew.name, changed.name) == (PLANNED_ANEW, change)
+    unchanged = plan(Scenario.from_yaml(ALONE_AND_TOGETHER))
+    assert len(unchanged.groups) == 1
+    assert planned(anew).to_json() == unchanged.to_json()
+    wanted = plan(Scenario.from_dict(planned(changed).scenario.content))
+    assert planned(changed).to_json() == wanted.to_json()
+    assert wanted.cost_per_h <= unchanged.cost_per_h < kept_apart.cost_per_h
+
+
+def test_a_plan_made_since_another_without_any_change_has_no_answer(kept_apart: Plan) -> None:
+    """As for every plan."""
+    assert what_if(kept_apart, []) == ()
+
+
+def test_a_plan_of_an_unknown_method_is_refused(one: Plan) -> None:
+    """Of a file that was edited: no method is taken in its place."""
+    made = one.model_copy(update={"settings": one.settings.model_copy(update={"method": "best"})})
+    with pytest.raises(InputError, match="plan = `best`: is no method by which it could be planned again; plan again"):
+        what_if(made, ["prompts=16"])
 
 
 @settings(max_examples=20)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rollplan.cli.arguments import seconds
+
 
 class Backend(StrEnum):
     """What moves the bytes: TCP between CPUs, or NVIDIA's library between GPUs."""
@@ -25,7 +27,9 @@ def command(
     backend: Annotated[Backend | None, typer.Option(help="Absent: nccl where every rank has a GPU, else gloo.", show_default=False)] = None,
     streams: Annotated[str, typer.Option(help="Numbers of streams at once.")] = "1,2,4",
     megabytes: Annotated[str | None, typer.Option(help="Sizes, such as 16,64,256 (absent: by the time limit).", show_default=False)] = None,
-    time_limit: Annotated[float, typer.Option(min=1.0, max=1e6, help="Seconds for measuring.")] = 60.0,
+    time_limit: Annotated[
+        float, typer.Option(parser=seconds(1.0, 1e6), metavar="TIME", help="For measuring: seconds, or with a unit.")
+    ] = 60.0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the profile here (JSON).", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the profile as JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Let -o overwrite a file that is not a profile.")] = False,

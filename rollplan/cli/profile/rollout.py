@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rollplan.cli.arguments import seconds
+
 
 class Engine(StrEnum):
     """What is measured."""
@@ -40,7 +42,10 @@ def command(
     enforce_eager: Annotated[bool, typer.Option("--enforce-eager", help="No compilation and no CUDA graphs.")] = False,
     spread: Annotated[str, typer.Option(help="Stop when half the quartile distance of every point is this small.")] = "2%",
     time_limit: Annotated[
-        float, typer.Option(min=1.0, max=1e6, help="Seconds for the rounds of each process and tp, after loading.")
+        float,
+        typer.Option(
+            parser=seconds(1.0, 1e6), metavar="TIME", help="For the rounds of each process and tp, after loading: seconds, or with a unit."
+        ),
     ] = 300.0,
     processes: Annotated[int, typer.Option(min=1, max=100, help="Engines to start, one after the other.")] = 2,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the profile here (JSON).", show_default=False)] = None,

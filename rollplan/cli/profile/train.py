@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rollplan.cli.arguments import seconds
+
 
 class Checkpointing(StrEnum):
     """Which activations are recomputed in the backward pass."""
@@ -33,7 +35,9 @@ def command(
     moves: Annotated[bool, typer.Option("--moves/--no-moves", help="Whether to time off-loading and loading the state.")] = True,
     disk: Annotated[Path | None, typer.Option(help="Folder for cold moves (absent: the system's for temporary files).")] = None,
     spread: Annotated[str, typer.Option(help="Repeat until quartiles are so close to the median.")] = "5%",
-    time_limit: Annotated[float, typer.Option(min=1.0, max=1e6, help="Seconds for measuring, loading not counted.")] = 300.0,
+    time_limit: Annotated[
+        float, typer.Option(parser=seconds(1.0, 1e6), metavar="TIME", help="For measuring, loading not counted: seconds, or with a unit.")
+    ] = 300.0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the profile to this file.", show_default=False)] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a profile.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the profile as JSON.")] = False,

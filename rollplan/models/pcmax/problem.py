@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, isfinite
+from numbers import Integral
 
 _LARGEST = 2**53
 """Sums stay below, so that they are exact in floats, too."""
@@ -15,7 +16,7 @@ class PcmaxProblem:
     """Each job runs on one machine without interruption; the last machine should end as early as possible.
 
     times (n): processing times in whole units of the caller, at least 1. machines: m. Raises `ValueError` for a value out
-    of range.
+    of range or not whole.
     """
 
     times: tuple[int, ...]
@@ -24,6 +25,13 @@ class PcmaxProblem:
     def __post_init__(self) -> None:
         if not self.times:
             raise ValueError("times must have at least one job")
+        for job, time in enumerate(self.times):
+            if not isinstance(time, Integral):
+                raise ValueError(
+                    f"times must be whole numbers, got {time!r} for job {job}; `rounded_down` makes them from seconds and a unit"
+                )
+        if not isinstance(self.machines, Integral):
+            raise ValueError(f"machines must be a whole number, got {self.machines!r}; write how many there are, such as 3")
         if (least := min(self.times)) < 1:
             raise ValueError(f"times must be at least 1, got {least} for job {self.times.index(least)}; leave out jobs that take no time")
         if self.machines < 1:

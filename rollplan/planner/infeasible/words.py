@@ -32,9 +32,9 @@ class Found:
 
 
 def sentences(problem: ColocationProblem, found: Found, set_aside: Mapping[str, int]) -> list[str]:
-    """Return the reasons: what the list is, one line for each requirement or job, and what would do together."""
+    """Return the reasons: what the list is and what would do together, then one line for each requirement or job."""
     speech = _Speech(problem, found, set_aside)
-    return [speech.head(), *speech.pools(), *speech.rules(), *speech.jobs(), *speech.last()]
+    return ["; ".join([speech.head(), *speech.together()]), *speech.pools(), *speech.rules(), *speech.jobs()]
 
 
 class _Speech:
@@ -88,7 +88,7 @@ class _Speech:
             return [self._many(numbers)]
         return [self._one(k) for k in numbers]
 
-    def last(self) -> list[str]:
+    def together(self) -> list[str]:
         """Say what pools would do together where none does alone."""
         if self.found.together is None:
             return []

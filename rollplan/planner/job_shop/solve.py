@@ -25,8 +25,8 @@ def solve(
     """Return a schedule and a bound that no schedule can undercut.
 
     exact: two cores until proven or `limits` strike. repeatable: one core, as far as `limits.node_limit` goes, the same answer
-    every time. tabu: tabu search on one core (the rules' schedule without numba). rules: the
-    best dispatching rule; or one of them by its name.
+    every time. tabu: tabu search on one core; without numba, or for shops too large for it, there is none, and the
+    schedule is that of `rules`. rules: the best dispatching rule; or one of them by its name.
     """
     limits = limits or Limits()
     begun = monotonic()

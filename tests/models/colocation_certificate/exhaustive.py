@@ -83,7 +83,47 @@ def nodes_at(problem: ColocationProblem, jobs: list[JobData], period: float) -> 
     fits = max(runs) <= problem.max_rate and all(at_most(m * job.solo_s, period) for m, job in zip(runs, jobs, strict=True))
     if not fits or not at_most(fsum(job.train_s for job in work), period):
         return None
-    return fewest_nodes(work, period, problem.pools[jobs[0].rollout_pool].memory_gib)
+    memory_gib = problem.pools[jobs[0].rollout_pool].memory_gib
+    if problem.max_rate == 1:
+        return fewest_nodes(work, period, memory_gib)
+    fitting = {
+        chosen
+        for size in range(1, len(jobs) + 1)
+        for chosen in combinations(range(len(jobs)), size)
+        if size == 1
+        or (
+            at_most(fsum(work[k].rollout_s for k in chosen), period)
+            and at_most(fsum(jobs[k].rollout_memory_gib for k in chosen), memory_gib)
+            and all(has_room(jobs, runs, period, k, chosen) for k in chosen)
+        )
+    }
+    if not all(has_room(jobs, runs, period, k, (k,)) for k in range(len(jobs))):
+        return None
+    return fewest_hosts([job.rollout_nodes for job in jobs], fitting)
+
+
+def has_room(jobs: list[JobData], runs: list[int], period: float, k: int, node: tuple[int, ...]) -> bool:
+    """Whether what a job leaves of the period has room for the parts of others' phases that cannot lie beside its own, on a node."""
+    left = period - runs[k] * (jobs[k].rollout_s + jobs[k].train_s)
+    train = {j: runs[j] * max(0.0, jobs[j].train_s - jobs[k].rollout_s) for j in range(len(jobs)) if j != k}
+    roll = {j: runs[j] * max(0.0, jobs[j].rollout_s - jobs[k].train_s) for j in node if j != k}
+    return at_most(max(fsum(train.values()), fsum(roll.values()), *(train[j] + roll[j] for j in roll), 0.0), left + 1e-6)
+
+
+def fewest_hosts(demand: list[int], fitting: set[tuple[int, ...]]) -> int:
+    """Return the fewest nodes, by trying all ways to place the jobs on 1, 2, ... nodes, each with a fitting set."""
+    for nodes in count(1):
+        placed: set[tuple[tuple[int, ...], ...]] = {((),) * nodes}
+        for k, copies in enumerate(demand):
+            ways = (
+                tuple(sorted((*jobs, k) if n in chosen else jobs for n, jobs in enumerate(hosts)))
+                for hosts in placed
+                for chosen in combinations(range(nodes), copies)
+            )
+            placed = {hosts for hosts in ways if all(k not in jobs or jobs in fitting for jobs in hosts)}
+        if placed:
+            return nodes
+    raise AssertionError
 
 
 def adds(problem: ColocationProblem, measure: Measure, group: Group) -> int:
@@ -149,7 +189,7 @@ def proven(problem: ColocationProblem, witness: Witness, limits: dict[Measure, t
     for group in all_groups(problem):
         if possible(problem, group, limits):
             reduced = cost(problem, group) - sum(price * adds(problem, measure, group) for measure, price in witness.measures)
-            leader = min(group[0], key=lambda k: (problem.jobs[k].tolerable_s if problem.max_rate == 1 else 0, k))
+            leader = min(group[0], key=lambda k: (problem.jobs[k].tolerable_s, k))
             least[leader] = min(least[leader], reduced - sum(witness.jobs[k] for k in group[0]))
     return value + fsum(least.values())
 

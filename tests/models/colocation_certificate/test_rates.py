@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from random import Random
 
 import pytest
 
-from rollplan.models.certified import Leaf
-from rollplan.models.colocation.certificate import checked_bound, partition_bound
+from rollplan.models.certified import Leaf, Limits
+from rollplan.models.colocation.certificate import checked_bound, counts_less, fluid_bound, partition_bound
+from rollplan.models.colocation.certificate.groups import all_groups as all_rated
 from rollplan.models.colocation.certificate.groups import fewest_nodes
 from rollplan.models.colocation.certificate.rates import ListedProver
 from rollplan.models.colocation.certificate.tree import tree_bound
 from rollplan.models.colocation.problem import ColocationProblem, JobData, NodePool
+from rollplan.models.colocation.rates.groups import candidates
+from rollplan.models.colocation.rates.timetables import RateTimetables
+from rollplan.planner.colocation import solve
 
 from .exhaustive import all_groups, optimum, proven, random_problem, scarce, wild_tree
 
@@ -26,7 +31,7 @@ def jobs(*times: tuple[float, float, float]) -> tuple[JobData, ...]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_witness_proves_what_an_exhaustive_search_proves(seed: int) -> None:
-    """As with one run per period, but over more groups, and a job leads those in which it comes first."""
+    """As with one run per period, but over more groups."""
     random = Random(seed)
     problem = replace(random.choice([random_problem, scarce])(seed), max_rate=random.choice([2, 3, 4]))
     for depth in (0, 1, 2, 3):
@@ -67,6 +72,80 @@ def test_groups_that_have_a_timetable_are_not_left_out(times: tuple[tuple[float,
     assert nodes is not None
     assert nodes <= (rollout_nodes, 1)
     assert fewest_nodes(replace(problem, max_rate=1), problem.jobs) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_timetable_is_excluded_and_the_groups_are_those_of_the_solver(seed: int) -> None:
+    """Gangs, delays and jobs on several nodes: check leaves every group as many nodes as the solver, and never more than it takes."""
+    random = Random(seed)
+    members = tuple(
+        JobData(
+            f"j{k}",
+            random.choice([1.0, 1.1, 1.3, 1.5, 2.0]),
+            round(random.uniform(20, 200), 1),
+            round(random.uniform(10, 120), 1),
+            rollout_nodes=random.choice([1, 1, 2, 3]),
+            rollout_memory_gib=random.choice([0.0, 400.0, 600.0]),
+            gang=random.random() < 0.3,
+            delay_s=random.choice([0.0, 0.0, 5.0]),
+        )
+        for k in range(9)
+    )
+    problem = ColocationProblem((replace(H20, memory_gib=1000.0), H800), members, max_rate=random.choice([2, 3, 4]))
+    here, there = dict(all_rated(problem)), candidates(problem)
+    names = (tuple(sorted(int(k) for k in row if k >= 0)) for row in there.members)
+    assert here == dict(zip(names, zip(there.rollout_nodes.tolist(), there.train_nodes.tolist(), strict=True), strict=True))
+    law = RateTimetables(problem, Limits(600), decided=False)
+    found = {group: law.fewest(group)[0] for size in (2, 3) for group in combinations(range(9), size)}
+    timed = {name: group for name, group in found.items() if group is not None and group.timetable is not None}
+    assert timed
+    assert all(here[name][0] <= group.rollout_nodes for name, group in timed.items())
+
+
+def test_a_job_that_fills_the_period_shares_a_node_with_nobody_who_interrupts_it() -> None:
+    """Loads alone would let both on one node in 100 s: 50 + 20 s of rollouts, but no 20 s fit into what the longer job leaves."""
+    problem = ColocationProblem((H20, H800), jobs((50.0, 40.0, 100.0), (20.0, 30.0, 100.0)), max_rate=2)
+    assert fewest_nodes(problem, problem.jobs) == (1, 1)
+    problem = ColocationProblem((H20, H800), jobs((50.0, 40.0, 100.0), (55.0, 20.0, 150.0)), max_rate=2)
+    assert fewest_nodes(problem, problem.jobs) == (2, 1)
+
+
+def test_phases_of_no_length_keep_nothing_apart() -> None:
+    """A replayed timetable may have them anywhere, so that no test rests on them; and the plan announces only what is proven so."""
+    problem = ColocationProblem((H20, H800), jobs((50.0, 0.0, 100.0), (20.0, 60.0, 100.0)), max_rate=2)
+    assert fewest_nodes(problem, problem.jobs) == (1, 1)
+    assert counts_less(problem)
+    assert not counts_less(ColocationProblem((H20, H800), jobs((50.0, 40.0, 100.0)), max_rate=2))
+
+
+@pytest.mark.parametrize(("seed", "few"), [(seed, few) for seed in range(4) for few in (True, False)])
+def test_check_proves_what_the_plan_says_its_witness_proves(seed: int, few: bool) -> None:
+    """With 15 jobs, and with 9, of which all partitions are searched, too: with the nodes that groups need at least, as it says."""
+    problem = drawn(seed, 9 if few else 15)
+    found = solve(problem, limits=Limits(60, node_limit=30))
+    assert checked_bound(problem, found.witness).value == pytest.approx(found.witness_bound)
+    assert found.witness_bound > problem.next_cost(fluid_bound(problem))
+    searched = partition_bound(problem)
+    assert (searched is not None) == few
+    if searched is not None:
+        assert found.witness_bound - 1e-6 <= searched.value <= found.value + 1e-6
+        assert (searched.rough, searched.proof) == (True, "every partition searched, with the nodes that groups need at least")
+
+
+def drawn(seed: int, count: int) -> ColocationProblem:
+    """Jobs of one or two nodes, most with some slack, some of which may run twice or thrice beside others."""
+    random = Random(seed)
+    data = (
+        JobData(
+            f"j{k}",
+            random.choice([1.1, 1.3, 1.5, 1.8]),
+            round(random.uniform(60, 400), 1),
+            round(random.uniform(30, 200), 1),
+            rollout_nodes=random.choice([1, 1, 2]),
+        )
+        for k in range(count)
+    )
+    return ColocationProblem((H20, H800), tuple(data), max_rate=3)
 
 
 def test_a_large_fleet_has_the_fluid_bound() -> None:

@@ -19,6 +19,7 @@ from math import inf
 
 from rollplan.models.certified import Witness
 from rollplan.models.colocation.certificate.fluid import fluid_bound
+from rollplan.models.colocation.certificate.hosts import is_searched
 from rollplan.models.colocation.certificate.leaf import Prover
 from rollplan.models.colocation.certificate.limits import BadWitnessError
 from rollplan.models.colocation.certificate.partition import MAX_EXHAUSTIVE_JOBS, partition_cost
@@ -27,7 +28,7 @@ from rollplan.models.colocation.certificate.rates import ListedProver
 from rollplan.models.colocation.certificate.tree import prices_of, tree_bound
 from rollplan.models.colocation.problem import ColocationProblem
 
-__all__ = ["MAX_EXHAUSTIVE_JOBS", "CheckedBound", "checked_bound", "fluid_bound", "partition_bound"]
+__all__ = ["MAX_EXHAUSTIVE_JOBS", "CheckedBound", "checked_bound", "counts_less", "fluid_bound", "partition_bound"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +60,34 @@ def checked_bound(problem: ColocationProblem, witness: Witness | None, stop: Cal
         value = problem.next_cost(tree_bound(problem, witness, prove))
     except BadWitnessError as error:
         return replace(fluid, note=f"the witness {error}")
-    best = replace(fluid, value=value, proof=_PROOF) if fluid.value < value < inf else fluid
+    best = replace(fluid, value=value, proof=_PROOF_AT_LEAST if fluid.rough else _PROOF) if fluid.value < value < inf else fluid
     return replace(best, stopped=True, note="the search for violated groups was stopped") if prove.stopped else best
 
 
 _PROOF = "LP prices, every feasible group searched"
+_PROOF_AT_LEAST = "LP prices, every group that may be feasible searched"
 
 
 def partition_bound(problem: ColocationProblem) -> CheckedBound | None:
     """Return the least cost over every partition into feasible groups, None for more than 13 jobs or if there is none.
 
-    Limits on a pool's nodes are left out, which can only make it lower.
+    Limits on a pool's nodes are left out, which can only make it lower. It is the optimum otherwise, unless it is rough.
     """
     cost = partition_cost(problem)
-    return None if cost is None else CheckedBound(cost, "every partition searched")
+    if cost is None:
+        return None
+    if _rough(problem):
+        return CheckedBound(cost, "every partition searched, with the nodes that groups need at least", rough=True)
+    return CheckedBound(cost, "every partition searched")
+
+
+def counts_less(problem: ColocationProblem) -> bool:
+    """Return whether, with several runs per period, fewer nodes may be counted here than the solver's own tests leave.
+
+    Jobs too wide to be searched, or phases of no length, which keep nothing apart here.
+    """
+    widest = sorted((job.rollout_nodes for job in problem.jobs), reverse=True)[: problem.max_group_size]
+    return problem.max_rate > 1 and (not is_searched(widest) or any(min(job.rollout_s, job.train_s) == 0 for job in problem.jobs))
 
 
 def _rough(problem: ColocationProblem) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, isfinite
 
-from rollplan.models.colocation.certificate.groups import fewest_nodes
+from rollplan.models.colocation.certificate.groups import all_groups
 from rollplan.models.colocation.problem import ColocationProblem
 
 MAX_EXHAUSTIVE_JOBS = 13
@@ -15,21 +15,10 @@ def partition_cost(problem: ColocationProblem) -> float | None:
     if len(problem.jobs) > MAX_EXHAUSTIVE_JOBS:
         return None
     groups: dict[int, list[tuple[int, float]]] = {k: [] for k in range(len(problem.jobs))}
-
-    def extend(members: list[int], start: int) -> None:
-        """Add every feasible group that begins with these members; a part of a feasible group is feasible."""
-        jobs = [problem.jobs[k] for k in members]
-        nodes = fewest_nodes(problem, jobs)
-        if nodes is None:
-            return
-        rollout, train = (problem.pools[pool].price_per_node_h for pool in (jobs[0].rollout_pool, jobs[0].train_pool))
+    for members, nodes in all_groups(problem):
+        head = problem.jobs[members[0]]
+        rollout, train = (problem.pools[pool].price_per_node_h for pool in (head.rollout_pool, head.train_pool))
         groups[members[0]].append((sum(1 << k for k in members), nodes[0] * rollout + nodes[1] * train))
-        for k in range(start, len(problem.jobs)):
-            if len(members) < problem.max_group_size:
-                extend([*members, k], k + 1)
-
-    for first in range(len(problem.jobs)):
-        extend([first], first + 1)
     least = [0.0] + [inf] * ((1 << len(problem.jobs)) - 1)
     for rest in range(1, len(least)):
         first = (rest & -rest).bit_length() - 1

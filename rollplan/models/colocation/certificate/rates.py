@@ -1,7 +1,7 @@
 """What prices prove where jobs may run several times per period: all groups that may be feasible are listed once.
 
-Such groups have no leader that sets the period. But every job is the first member, by index, of at most one group of a plan,
-so the least reduced costs of the groups with the same first member add up to a bound as those of leaders do.
+The leader of such a group, its job that tolerates least (of equals the one with the lowest index), does not set its period. But
+every job leads at most one group of a plan, so the least reduced costs of the groups of each leader add up to a bound here, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import fsum, inf
 import numpy as np
 
 from rollplan.models.certified import Leaf, TwoOfThree
-from rollplan.models.colocation.certificate.groups import fewest_nodes
+from rollplan.models.colocation.certificate.groups import all_groups
 from rollplan.models.colocation.certificate.limits import Box, class_price, ends, jobs_of
 from rollplan.models.colocation.problem import ColocationProblem
 
@@ -33,7 +33,7 @@ class ListedProver:
         known = ends(box, prices)
         if self._groups is None:
             return -inf
-        members, kinds, kind = self._groups
+        members, leaders, kinds, kind = self._groups
         classes = np.array([class_price(box, prices, pools, trainers, nodes) for pools, trainers, nodes in kinds])
         price = np.array([*prices.jobs, 0.0])
         earned = price[members].sum(axis=1)
@@ -48,33 +48,31 @@ class ListedProver:
         for one, other in together:
             reduced[(members == one).any(axis=1) ^ (members == other).any(axis=1)] = inf
         least = np.zeros(len(self.problem.jobs))
-        np.minimum.at(least, members[:, 0], reduced)
+        np.minimum.at(least, leaders, reduced)
         return fsum([*prices.jobs, known, *least])
 
     @cached_property
-    def _groups(self) -> tuple[np.ndarray, list[tuple[tuple[int, int], int, int]], np.ndarray] | None:
-        """Return members (padded with the number of jobs), the kinds of groups (pools, training, rollout nodes), and each one's kind."""
+    def _groups(self) -> tuple[np.ndarray, np.ndarray, list[tuple[tuple[int, int], int, int]], np.ndarray] | None:
+        """Return members (padded with the number of jobs), leaders, kinds of groups (pools, training, rollout nodes), each one's kind."""
         jobs = self.problem.jobs
         found: list[tuple[int, ...]] = []
         kind: list[int] = []
         kinds: dict[tuple[tuple[int, int], int, int], int] = {}
-        pending: list[tuple[int, ...]] = [(k,) for k in range(len(jobs))]
-        while pending:
-            members = pending.pop()
-            if self._stop():
-                self.stopped = True
-                return None
-            nodes = fewest_nodes(self.problem, [jobs[k] for k in members])
-            if nodes is None:
-                continue  # nor is a larger group feasible
+        for members, (rollout_nodes, train_nodes) in all_groups(self.problem, self._struck):
             found.append(members)
             pools = (jobs[members[0]].rollout_pool, jobs[members[0]].train_pool)
-            kind.append(kinds.setdefault((pools, nodes[1], nodes[0]), len(kinds)))
+            kind.append(kinds.setdefault((pools, train_nodes, rollout_nodes), len(kinds)))
             if len(found) > _MOST_GROUPS:
                 return None
-            if len(members) < self.problem.max_group_size:
-                pending += [(*members, k) for k in range(members[-1] + 1, len(jobs))]
+        if self.stopped:
+            return None
+        tolerable_s = [job.tolerable_s for job in jobs]
+        leaders = [min(members, key=lambda k: (tolerable_s[k], k)) for members in found]
         padded = np.full((len(found), self.problem.max_group_size), len(jobs))
         for row, members in zip(padded, found, strict=True):
             row[: len(members)] = members
-        return padded, list(kinds), np.array(kind)
+        return padded, np.array(leaders), list(kinds), np.array(kind)
+
+    def _struck(self) -> bool:
+        self.stopped = self.stopped or bool(self._stop())
+        return self.stopped

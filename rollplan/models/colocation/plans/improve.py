@@ -26,6 +26,8 @@ from rollplan.models.colocation.problem import ColocationProblem
 _ROOM = 3000
 """Groups that one neighbourhood may list; the threshold of reduced cost falls until they are so few."""
 _SEARCH_NODES = 20_000
+_LEAST_WORK = 2_000
+"""Of a neighbourhood with moves, whose limits may end the search at once: it takes time all the same."""
 _ROUNDS = 120
 _SMALLEST, _STEP, _LARGEST = 24, 6, 54
 _WIDTHS = (1.0, 1.0, 2.5, 6.0, 15.0)
@@ -125,16 +127,17 @@ class Improver:
         near, near_value = list(self._groups), value  # the best since the last new beginning
         end, jobs = self.work + work, len(self.fleet)
         windows = self._windows(_SMALLEST) if partition is None else []
-        visited, before, idle, tries = 0, value[1], 0, 0
+        visited, before, idle, tries, tried_at = 0, value[1], 0, 0, 0
         with ThreadPoolExecutor(len(self._memos)) as pool:
             while self.work < end and not stop():
-                everything = not windows and jobs <= MAX_JOBS and idle > 0
+                # With moves a group exists once for each old group, so that the whole may take long: neighbourhoods go on beside it.
+                everything = not windows and jobs <= MAX_JOBS and idle > (0 if self.placement.moves is None else tried_at)
                 if windows:
                     at_once = min(len(windows), 1 if len(self.placement.caps) else _TASKS)
                     drawn, windows = self._at(windows[:at_once]), windows[at_once:]
                 elif everything:
                     drawn = [list(range(len(self._groups)))]
-                    tries += 1
+                    tries, tried_at = tries + 1, idle
                 else:
                     drawn = self._drawn(int(self._random.integers(_SMALLEST, self._largest + 1)))
                 margin = 10.0 * 4.0 ** min(20, tries) if everything else 0.0
@@ -152,14 +155,15 @@ class Improver:
                 if visited > 2 * jobs and not windows and not everything:
                     gained = (before - near_value[1]) / before if before > 0 else 0.0
                     self._largest = min(_LARGEST, self._largest + _STEP) if gained < _LITTLE else self._largest
-                    visited, before, idle = 0, near_value[1], 0 if gained > 0 else idle + 1
+                    idle = 0 if gained > 0 else idle + 1
+                    visited, before, tried_at = 0, near_value[1], min(tried_at, idle)
                     if idle % _PATIENCE == _PATIENCE - 1:
                         self._groups = list(near)
                     if idle == _ANEW * _PATIENCE and jobs <= _FEW_JOBS and not len(self.placement.caps):
                         self._groups = self.placement.place([[k] for k in range(jobs)])
                         windows = self._windows(int(self._random.integers(_SMALLEST // 2, 2 * _SMALLEST)))
                         near, near_value = list(self._groups), self.placement.value(self._groups)
-                        before, idle = near_value[1], 0
+                        before, idle, tried_at = near_value[1], 0, 0
         return self.best
 
     # Neighbourhoods.
@@ -287,7 +291,7 @@ class Improver:
         proven = True
         for i, task in enumerate(tasks):
             found = answers[i % threads][i // threads]
-            self.work += found[-2]
+            self.work += found[-2] + (0 if self.placement.moves is None else _LEAST_WORK)
             proven = proven and found[-1]
             share = 1.0 if len(task.jobs) == len(self.fleet) else 0.5
             self.prices[task.jobs] += share * (found[5] - self.prices[task.jobs])

@@ -47,6 +47,8 @@ def candidates(problem: ColocationProblem, stop: Callable[[], object] = lambda: 
     for pools in sorted({(job.rollout_pool, job.train_pool) for job in problem.jobs}):
         levels = _Levels(problem, *pools)
         complete = levels.run(stop, found) and complete
+    none = np.zeros(0, dtype=np.int32)  # out of time before the first chunk
+    found.append((np.zeros((0, problem.max_group_size), dtype=np.int32), none, none))
     members, rollout_nodes, train_nodes = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return RateGroups(members, rollout_nodes, train_nodes, complete)
 
