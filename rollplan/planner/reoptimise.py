@@ -106,7 +106,7 @@ def reoptimise(
     searched = _Searched(problem, groups, group_of_job, move_price_per_h, limits, seed)
     for cap in (caps := _caps(len(problem.jobs), max_moved)):
         start = searched.improved(start, cap, cap == caps[-1], report)
-    free = solve(problem, "exact", limits.part(_SHARE), seed) if len(problem.jobs) <= _FEW_JOBS else None
+    free = _planned_anew(problem, limits.part(_SHARE), seed) if len(problem.jobs) <= _FEW_JOBS else None
     if free is not None:
         searched.found.append(free.solution)
     solution, moved = searched.best(max_moved, old)
@@ -144,6 +144,14 @@ def _admitted(problem: ColocationProblem, old: Sequence[Sequence[int]], groups: 
         return held(problem, plan, groups.law)
     again = tuple(group_of(problem, sorted(group.jobs)) for group in plan.groups)
     return ColocationSolution(again, cost_of(problem, again))
+
+
+def _planned_anew(problem: ColocationProblem, limits: Limits, seed: int) -> Certified[ColocationSolution] | None:
+    """Return the plan that may move every job, None if the limits came first."""
+    try:
+        return solve(problem, "exact", limits, seed)
+    except NoSolutionError:
+        return None
 
 
 def _caps(jobs: int, most: int | None) -> list[int | None]:
