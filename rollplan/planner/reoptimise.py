@@ -32,7 +32,7 @@ from rollplan.planner.admission import Fleet
 from rollplan.planner.colocation import solve
 from rollplan.planner.timetables import held, law_of, rated_columns, without_slack
 
-_WORK, _WORK_BEFORE = 100_000, 25_000
+_WORK, _WORK_BEFORE = 100_000, 50_000
 _SLOWER = 100
 """Work for each job of the last search and of those before; without a compiler so many times less."""
 _SHARE = 0.5
@@ -155,14 +155,15 @@ def _planned_anew(problem: ColocationProblem, limits: Limits, seed: int) -> Cert
 
 
 def _caps(jobs: int, most: int | None) -> list[int | None]:
-    """Return limits of moves to be searched one after the other, each from the plan of the one before: 1, 2, 4, ..., `most`.
+    """Return limits of moves to be searched one after the other, each from the plan of the one before: 1, 2, 3, 4, 6, 8, 12, ..., `most`.
 
     In a large fleet one search takes long enough.
     """
     if jobs > _FEW_JOBS:
         return [most]
     last = jobs if most is None else min(most, jobs)
-    return [*(1 << power for power in range(last.bit_length()) if 1 << power < last), most]
+    steps = (step for power in range(last.bit_length()) for step in (1 << power, 3 << power >> 1))
+    return [*dict.fromkeys(step for step in steps if step < last), most]
 
 
 class _Searched:
