@@ -30,6 +30,9 @@ from rollplan.planner.reoptimise import reoptimise
 from rollplan.planner.since import groups_of
 from rollplan.planner.timetables import law_of
 
+SINCE = "since"
+"""What `Settings.method` says of a plan that was made since an earlier one."""
+
 
 def plan(
     scenario: Scenario,
@@ -69,7 +72,7 @@ def plan(
         tool=Tool(version=__version__),
         scenario=Origin(name=scenario.name, sha256=scenario.sha256(), content=scenario.content()),
         settings=Settings(
-            method=method if since is None else "since",
+            method=method if since is None else SINCE,
             guarantee=scenario.guarantee,
             max_group_size=scenario.max_group_size,
             max_rate=scenario.max_rate,

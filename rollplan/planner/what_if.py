@@ -33,7 +33,7 @@ from rollplan.models.split.given import Split
 from rollplan.models.strict import show
 from rollplan.models.yaml_reader import parse_yaml
 from rollplan.planner.colocation import METHODS, Method
-from rollplan.planner.compose import plan
+from rollplan.planner.compose import SINCE, plan
 
 _RELATIVE = re.compile(r"\s*([+*-])\s*([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})\s*")
 _SECTIONS: tuple[tuple[tuple[str, ...], type[BaseModel]], ...] = (
@@ -49,8 +49,7 @@ _OF_ALL_JOBS = ("max_group_size", "max_rate", "sync_holds", "overheads")
 """Keys at the top of a scenario that hold for all co-located jobs."""
 
 PLANNED_ANEW = "planned anew"
-_SINCE = "since"
-"""What `Settings.method` says of a plan that was made since an earlier one."""
+"""Name of the scenario without a change, after a plan made since an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def what_if(made: Plan, changes: Sequence[str], job: str | None = None) -> tuple
 
 def made_since(made: Plan) -> bool:
     """Return whether a plan was made since an earlier one, so that it may have kept groups that planning anew would not make."""
-    return made.settings.method == _SINCE
+    return made.settings.method == SINCE
 
 
 def _method(made: Plan) -> Method:

@@ -19,8 +19,9 @@ from rollplan.models.colocation.rates.edf import edf, starts
 from rollplan.models.colocation.rates.groups import candidates
 from rollplan.models.colocation.rates.necessary import Groups, least_nodes, rates
 from rollplan.models.colocation.rates.pinning import pinnings
-from rollplan.models.colocation.rates.timetables import RateTimetables
+from rollplan.models.colocation.rates.timetables import RateTimetables, timetable
 from rollplan.models.colocation.solution import group_of
+from rollplan.models.colocation.verify import group_faults
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=100)
 POOLS = (NodePool("h20", 14.80, 2000.0), NodePool("h800", 42.24, 2000.0))
@@ -319,3 +320,16 @@ def test_periodic_edf_gives_the_same_starts_with_and_without_the_compiler(random
     assert (fast is None) == (slow is None)
     if fast is not None and slow is not None:
         assert all(np.array_equal(a, b) for a, b in zip(fast, slow, strict=True))
+
+
+def test_a_job_that_lags_by_more_than_a_period_makes_no_false_timetable() -> None:
+    """Starts came again 446.6 s later, but a training met a run of the third period, which came at another time."""
+    jobs = [
+        JobData("a", slo=4.0, rollout_s=46.0, train_s=286.0, delay_s=20.0),
+        JobData("b", slo=3.0, rollout_s=56.0, train_s=48.0, delay_s=20.0),
+        JobData("c", slo=1.1, rollout_s=335.0, train_s=51.0, delay_s=20.0),
+    ]
+    pinning, runs = ((0,), (1,), (0,)), (1, 2, 1)
+    found = timetable(jobs, pinning, 446.6, runs)
+    problem = ColocationProblem((NodePool("rollout", 1.0, 2000.0), NodePool("train", 2.0, 2000.0)), tuple(jobs), max_rate=2)
+    assert found is None or not group_faults(problem, Group((0, 1, 2), pinning, 2, 1, found))

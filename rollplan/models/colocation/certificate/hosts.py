@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import ceil, fsum, prod
+from math import fsum
 
+from rollplan.models.colocation.certificate.plain import few_shapes, nodes_by_weights
 from rollplan.models.colocation.problem import JobData, at_most
 
 Masks = tuple[int, ...]
 """Sets of jobs as bits of their positions."""
-_SEARCHED_SHAPES = 20_000
-"""Most combinations of node counts up to which the fewest nodes are searched exactly."""
 _DEEPEST = 300
-"""Most nodes of all jobs of a group for that: it goes one deeper for each."""
+"""Most nodes of all jobs of a group up to which the fewest are searched: it goes one deeper for each."""
 _TOO_SHORT = 1e-6
 """Share of the period below which a phase keeps nothing apart."""
 
@@ -66,25 +65,18 @@ def full_nodes(jobs: Sequence[JobData], runs: Sequence[int], period_s: float, me
 
 def is_searched(demand: Sequence[int]) -> bool:
     """Return whether the fewest nodes for a demand are searched, so that the answer is no mere bound."""
-    return prod(count + 1 for count in demand) <= _SEARCHED_SHAPES and sum(demand) <= _DEEPEST
+    return few_shapes(demand) and sum(demand) <= _DEEPEST
 
 
 @lru_cache(maxsize=100_000)
 def nodes_at_least(full: Masks, demand: tuple[int, ...]) -> int:
     """Return the fewest nodes, each hosting a part of a full one, that give every job as many nodes as it demands.
 
-    For demands with too many combinations a lower bound: if no full node holds jobs of more than total weight 1, the sum of
-    demand times weight. Any weights prove a bound, so it does not matter here that a library's LP finds good ones.
+    For demands with too many combinations a lower bound.
     """
     if is_searched(demand):
         return _fewest(full, demand)
-    from scipy.optimize import linprog
-
-    rows = [[float(mask >> k & 1) for k in range(len(demand))] for mask in full]
-    found = linprog([-count for count in demand], rows, [1.0] * len(rows))
-    weights = [max(0.0, float(weight)) for weight in found.x] if found.x is not None else [0.0] * len(demand)
-    heaviest = max(1.0, *(fsum(weight for k, weight in enumerate(weights) if mask >> k & 1) for mask in full))
-    bound = ceil(fsum(count * weight for count, weight in zip(demand, weights, strict=True)) / heaviest - 1e-6)
+    bound = nodes_by_weights(demand, [[k for k in range(len(demand)) if mask >> k & 1] for mask in full])
     return max(bound, *demand)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import ceil, fsum, prod
@@ -12,10 +13,15 @@ _SEARCHED_SHAPES = 20_000
 """Most combinations of node counts up to which the fewest nodes are searched exactly."""
 
 
+def few_shapes(copies: Sequence[int]) -> bool:
+    """Return whether the fewest nodes for jobs with so many copies are searched, so that the answer is no mere bound."""
+    return prod(count + 1 for count in copies) <= _SEARCHED_SHAPES
+
+
 def wide(problem: ColocationProblem) -> bool:
     """Return whether some group may be too wide for its node count to be searched."""
-    widest = sorted((job.rollout_nodes + 1 for job in problem.jobs), reverse=True)
-    return prod(widest[: problem.max_group_size]) > _SEARCHED_SHAPES
+    widest = sorted((job.rollout_nodes for job in problem.jobs), reverse=True)
+    return not few_shapes(widest[: problem.max_group_size])
 
 
 def nodes_between(jobs: tuple[tuple[int, float, float], ...], period_s: float, memory_gib: float) -> tuple[int, int]:
@@ -29,31 +35,32 @@ def nodes_between(jobs: tuple[tuple[int, float, float], ...], period_s: float, m
 @lru_cache(maxsize=100_000)
 def _between(jobs: tuple[tuple[int, float, float], ...], period_s: float, memory_gib: float) -> tuple[int, int]:
     """Return two counts between which the fewest nodes lie: equal, unless the jobs are too wide to be searched."""
-    if prod(copies + 1 for copies, _, _ in jobs) <= _SEARCHED_SHAPES:
+    if few_shapes([copies for copies, _, _ in jobs]):
         exact = _fewest_nodes(jobs, period_s, memory_gib)
         return exact, exact
-    return _nodes_by_weights(jobs, period_s, memory_gib), sum(copies for copies, _, _ in jobs)
-
-
-def _nodes_by_weights(jobs: tuple[tuple[int, float, float], ...], period_s: float, memory_gib: float) -> int:
-    """Return a lower bound on the nodes: if no node can host jobs of more than total weight 1, sum of copies * weight.
-
-    Any weights prove a bound, so it does not matter here that a library's LP finds good ones.
-    """
-    from scipy.optimize import linprog
-
     sets = [
         chosen
         for size in range(1, len(jobs) + 1)
         for chosen in combinations(range(len(jobs)), size)
         if size == 1 or (at_most(fsum(jobs[k][1] for k in chosen), period_s) and at_most(fsum(jobs[k][2] for k in chosen), memory_gib))
     ]
-    found = linprog(
-        [-copies for copies, _, _ in jobs], [[float(k in chosen) for k in range(len(jobs))] for chosen in sets], [1.0] * len(sets)
-    )
-    weights = [max(0.0, float(weight)) for weight in found.x] if found.x is not None else [0.0] * len(jobs)
+    copies = [count for count, _, _ in jobs]
+    return nodes_by_weights(copies, sets), sum(copies)
+
+
+def nodes_by_weights(copies: Sequence[int], sets: Sequence[Collection[int]]) -> int:
+    """Return a lower bound on the nodes: if no node can host jobs of more than total weight 1, sum of copies * weight.
+
+    sets: what one node can host, by positions in `copies`. Any weights prove a bound, so it does not matter here that a library's LP
+    finds good ones.
+    """
+    from scipy.optimize import linprog
+
+    rows = [[float(k in chosen) for k in range(len(copies))] for chosen in sets]
+    found = linprog([-count for count in copies], rows, [1.0] * len(sets))
+    weights = [max(0.0, float(weight)) for weight in found.x] if found.x is not None else [0.0] * len(copies)
     heaviest = max(1.0, *(fsum(weights[k] for k in chosen) for chosen in sets))
-    return ceil(fsum(copies * weight for (copies, _, _), weight in zip(jobs, weights, strict=True)) / heaviest - 1e-6)
+    return ceil(fsum(count * weight for count, weight in zip(copies, weights, strict=True)) / heaviest - 1e-6)
 
 
 @lru_cache(maxsize=100_000)

@@ -3,15 +3,17 @@
 Job k makes m_k runs in a period of P. Run i of a period is released at `offset_k + i gap_k` and due at
 `offset_k + (i + 1) P / m_k`; the gap is P / m_k (even releases) or less (a job may use the first half of the period
 and leave the second to others). Every free resource takes the waiting phase whose run is due first; nothing is preempted.
-Runs may end late: when the starts of one period come again P later, they are a timetable whatever was due when. All
-times are whole ticks, so equal starts are equal. Which offsets and gaps are tried decides what is found.
+Runs may end late: when the starts of one period come again P later, and phases on one node stay apart when they do so for
+ever, they are a timetable whatever was due when. All times are whole ticks, so equal starts are equal. Which offsets and
+gaps are tried decides what is found.
 
 The function is compiled by numba where that is installed and runs as it stands otherwise: same answers, more slowly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -160,4 +162,15 @@ def starts(
     if first < 0:
         return None
     some = np.arange(most)[None, :] + first * runs[:, None]
-    return np.take_along_axis(rollout_at, some[:, :, None], axis=1), np.take_along_axis(train_at, some, axis=1)
+    rollout_at, train_at = np.take_along_axis(rollout_at, some[:, :, None], axis=1), np.take_along_axis(train_at, some, axis=1)
+    # Two periods were compared; a job that lags by more than one met runs of a third, which need not be like theirs.
+    every = [(k, i) for k, times in enumerate(runs) for i in range(times)]
+    nodes = ([(int(rollout_at[k, i, n]), int(rollout[k])) for k, i in every if pinned[k, n]] for n in range(pinned.shape[1]))
+    trainings = [(int(train_at[k, i]), int(train[k])) for k, i in every]
+    return (rollout_at, train_at) if all(_apart(phases, period) for phases in (*nodes, trainings)) else None
+
+
+def _apart(phases: Iterable[tuple[int, int]], period: int) -> bool:
+    """Return whether phases (start, length) on one node stay apart when they come again every period."""
+    order = sorted((at % period, length) for at, length in phases)
+    return all(at + length <= following for (at, length), (following, _) in pairwise([*order, *((at + period, 0) for at, _ in order[:1])]))
